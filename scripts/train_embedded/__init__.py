@@ -1,0 +1,1 @@
+"""Trains the small decoder that ships as the probe's default model."""
