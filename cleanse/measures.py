@@ -25,7 +25,7 @@ T = TypeVar("T")
 class TextBatch:
     """Segments of many records, laid end to end.
 
-    A record has zero or more segments (a document has one, a conversation one per turn); segments of one record
+    A record has zero or more segments (a document has one, a conversation one per turn). Those of one record
     are adjacent and in reading order. A null text in the data is a segment of length 0 with ``is_null`` set.
     """
 

@@ -1,4 +1,4 @@
-"""The field's terms as small types: actions, roles, findings, what a reader noticed, and their Arrow schemas."""
+"""The field's terms as small types: actions, roles, findings, reader events, and their Arrow schemas."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""engines"""
+"""Placeholder."""

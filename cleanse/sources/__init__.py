@@ -1,1 +1,1 @@
-"""sources"""
+"""Placeholder."""
