@@ -1,0 +1,49 @@
+# Everything a fresh machine needs: Python 3.10 to 3.12, pip and a C compiler.
+PYTHON ?= python3
+VENV   ?= .venv
+LOWEST ?= .venv-lowest
+BIN    := $(VENV)/bin
+
+.PHONY: demo test lint types unit lowest docs clean
+
+# demo: install, make a small dirty sample, scan it, show what was found.
+demo: $(VENV)/.installed
+	$(BIN)/python scripts/make_sample.py demo/sample.jsonl
+	rm -rf demo/out
+	$(BIN)/cleanse scan demo/sample.jsonl -o demo/out
+	@echo
+	@echo "clean records:       demo/out/clean        (datasets.load_from_disk)"
+	@echo "quarantined records: demo/out/quarantine   (the same, with the reasons)"
+	@echo "every reason:        demo/out/findings.parquet"
+
+# test: all that must hold before a change lands.
+test: lint types unit lowest
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed
+	$(BIN)/mypy
+
+unit: $(VENV)/.installed
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# lowest: the lower bounds of pyproject.toml are promises; this keeps them.
+lowest: $(LOWEST)/.installed
+	$(LOWEST)/bin/python -m pytest -n 2 --dist loadfile -q tests --ignore=tests/probes --ignore=tests/tokens --ignore=tests/test_packaging.py
+
+$(VENV)/.installed: pyproject.toml constraints/tested.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q -U pip
+	$(BIN)/python -m pip install -q -c constraints/tested.txt -e '.[torch,dev]'
+	touch $@
+
+$(LOWEST)/.installed: pyproject.toml constraints/lowest.txt
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install -q -U pip
+	$(LOWEST)/bin/python -m pip install -q -c constraints/lowest.txt -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) $(LOWEST) demo build dist *.egg-info
