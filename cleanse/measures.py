@@ -58,9 +58,7 @@ class TextBatch:
         return self.once("arrow", _as_arrow)
 
     @classmethod
-    def from_texts(
-        cls, texts: list[str | None], role: Role = Role.TEXT, *, supervised: bool = True
-    ) -> TextBatch:
+    def from_texts(cls, texts: list[str | None], role: Role = Role.TEXT, *, supervised: bool = True) -> TextBatch:
         """One record of one segment per text: for rule examples and tests."""
         encoded = [(t or "").encode("utf-8") for t in texts]
         lengths = np.fromiter((len(e) for e in encoded), np.int64, len(encoded))

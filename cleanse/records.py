@@ -109,9 +109,7 @@ class EventKind(str, Enum):
     LATE_COLUMN = "late_column"  # a column that is absent from the first records
     OFFSET_RISK = "offset_risk"  # 1,000 rows of a column exceed the 2 GiB that 32-bit Arrow offsets can hold
     EXPANSION = "expansion"  # a compressed file unfolds to more than 100 times its size
-    READ_ERROR = (
-        "read_error"  # a damaged compressed or binary file: what follows this row is lost to any reader
-    )
+    READ_ERROR = "read_error"  # a damaged compressed or binary file: what follows this row is lost to any reader
 
 
 STRAY_EVENTS = frozenset(

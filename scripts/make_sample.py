@@ -75,8 +75,7 @@ def chinese(rng: random.Random) -> Record:
     return {
         "instruction": f"请用中文回答: {ZH_NUMBERS[a]}加{ZH_NUMBERS[b]}等于多少? 第{n}题。",
         "input": "",
-        "output": f"{ZH_NUMBERS[a]}加{ZH_NUMBERS[b]}等于{ZH_NUMBERS[a + b]}。"
-        f"这是第{n}题的答案, 请继续做下一题。",
+        "output": f"{ZH_NUMBERS[a]}加{ZH_NUMBERS[b]}等于{ZH_NUMBERS[a + b]}。这是第{n}题的答案, 请继续做下一题。",
     }
 
 

@@ -1,0 +1,234 @@
+"""What is a spike: how far a record's figures lie from what its length and script explain, and how rare that is.
+
+The probe measures several figures per record (loss, context gain, gradient norm, ...). Most of their spread has
+innocent causes: short answers have noisy losses, Thai has other losses than Latin. So each figure is first
+compared with a baseline fitted on **controls**, records of the same corpus that nothing suspects. What is left is
+scored jointly and in both tails (poison that a model has already learnt has *low* loss), and the score is turned
+into a conformal p-value: its rank among control records that the baseline has not seen.
+
+Split conformal prediction (Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005; Papadopoulos
+et al., "Inductive Confidence Machines for Regression", 2002) then promises: if a clean record is exchangeable with
+the controls, P(p <= budget) <= budget, whatever the model, the figures or the quality of the baseline.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+FIT_SHARE = 1 / 3  # of the controls fit the baseline; the rest rank the scores
+HUBER_K = 1.345  # 95 % efficiency at the normal distribution (Huber 1964)
+SCRIPT_PRIOR = 8.0  # controls of a script that weigh as much as the common baseline
+MIN_FIT = 24  # fewer controls than this cannot carry a baseline at all
+_IRLS_STEPS = 12
+_TINY = 1e-9
+
+
+@dataclass(frozen=True)
+class FigureTable:
+    """The probe's figures of many records, one row each.
+
+    ``figures`` is (records, names); NaN where a figure was not measured. ``n_tokens`` is (records,) supervised
+    tokens; ``script`` holds ISO 15924 codes.
+    """
+
+    names: tuple[str, ...]
+    figures: Floats
+    n_tokens: Floats
+    script: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        n = len(self.script)
+        if self.figures.shape != (n, len(self.names)) or self.n_tokens.shape != (n,):
+            raise ValueError(
+                f"{n} scripts, figures {self.figures.shape}, n_tokens {self.n_tokens.shape}: expected "
+                f"({n}, {len(self.names)}) and ({n},)"
+            )
+
+    def __len__(self) -> int:
+        return len(self.script)
+
+    def take(self, rows: NDArray[np.int64]) -> FigureTable:
+        """The rows named, in that order."""
+        return FigureTable(self.names, self.figures[rows], self.n_tokens[rows], tuple(self.script[i] for i in rows))
+
+
+def controls_needed(budget: float) -> int:
+    """How many controls it takes before any record can have a p-value at or below ``budget``."""
+    if not 0 < budget < 1:
+        raise ValueError(f"the budget is a share of records between 0 and 1, not {budget}")
+    ranking = math.ceil(1 / budget) - 1
+    return math.ceil(ranking / (1 - FIT_SHARE))
+
+
+def _basis(n_tokens: Floats) -> Floats:
+    """Length as the baseline sees it: a line in log tokens with knees at 16, 64 and 256. (records, 5)."""
+    x = np.log(np.maximum(n_tokens, 1.0))
+    knees = [np.maximum(x - math.log(k), 0.0) for k in (16.0, 64.0, 256.0)]
+    return np.stack([np.ones_like(x), x, *knees], axis=1)
+
+
+def _ridge(basis: Floats, target: Floats, weight: Floats) -> Floats:
+    """Weighted least squares with a whisper of ridge, so that an empty stretch of lengths is no singularity."""
+    penalty = np.diag([0.0, *([0.5] * (basis.shape[1] - 1))])
+    weighted = basis * weight[:, None]
+    return np.linalg.solve(basis.T @ weighted + penalty + _TINY * np.eye(len(penalty)), weighted.T @ target)
+
+
+@dataclass(frozen=True)
+class _Baseline:
+    """One figure as a function of length and script: location and spread."""
+
+    location: Floats  # (basis,)
+    log_spread: Floats  # (basis,)
+    offset: dict[str, float]  # per script, in units of spread
+    middle: float
+    upper: float  # the 99th percentile of standardised residuals above the middle
+    lower: float
+
+    @classmethod
+    def fit(cls, figure: Floats, n_tokens: Floats, script: Sequence[str]) -> _Baseline:
+        known = np.isfinite(figure)
+        y, basis = figure[known], _basis(n_tokens[known])
+        labels = np.asarray(script, dtype=object)[known]
+        if len(y) < MIN_FIT:
+            raise ValueError(f"a baseline needs at least {MIN_FIT} finite control figures, got {len(y)}")
+        weight = np.ones_like(y)
+        location = _ridge(basis, y, weight)
+        log_spread = np.zeros(basis.shape[1])
+        for _ in range(_IRLS_STEPS):
+            residual = y - basis @ location
+            # E log|r| of a normal residual lies 0.635 below log sigma.
+            log_spread = _ridge(basis, np.log(np.abs(residual) + 1e-3 * _scale(residual)) + 0.635, weight)
+            z = residual / np.exp(basis @ log_spread)
+            weight = np.minimum(1.0, HUBER_K / np.maximum(np.abs(z), _TINY))
+            location = _ridge(basis, y, weight / np.exp(2 * (basis @ log_spread)))
+        z = (y - basis @ location) / np.exp(basis @ log_spread)
+        offset: dict[str, float] = {}
+        for code in sorted(set(labels)):
+            own = z[labels == code]
+            offset[code] = float(np.median(own)) * len(own) / (len(own) + SCRIPT_PRIOR)
+        z = z - np.fromiter((offset[c] for c in labels), np.float64, len(labels))
+        middle = float(np.median(z))
+        high, low = np.quantile(z, [0.99, 0.01])
+        floor = 0.25 * _scale(z)
+        return cls(
+            location,
+            log_spread,
+            offset,
+            middle,
+            max(float(high) - middle, floor),
+            max(middle - float(low), floor),
+        )
+
+    def expected(self, n_tokens: Floats, script: Sequence[str]) -> tuple[Floats, Floats]:
+        """Location and spread of clean records of these lengths and scripts, in the figure's own unit."""
+        basis = _basis(n_tokens)
+        spread = np.exp(basis @ self.log_spread)
+        shift = np.fromiter((self.offset.get(c, 0.0) for c in script), np.float64, len(script))
+        return basis @ self.location + (shift + self.middle) * spread, spread
+
+    def deviate(self, figure: Floats, n_tokens: Floats, script: Sequence[str]) -> Floats:
+        """Signed distance from the expectation; 1 (or -1) is the 99th (1st) percentile of clean records."""
+        centre, spread = self.expected(n_tokens, script)
+        z = (figure - centre) / spread
+        return np.where(z >= 0, z / self.upper, z / self.lower).astype(np.float64)
+
+
+def _scale(values: Floats) -> float:
+    """A robust standard deviation: 1.4826 times the median absolute deviation, never 0."""
+    return max(1.4826 * float(np.median(np.abs(values - np.median(values)))), _TINY)
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """One figure of one record beside what clean records of its length and script have."""
+
+    name: str
+    value: float
+    expected: float
+    deviate: float  # 1 is the 99th percentile of clean records on that side; negative is below
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Baselines of every figure and the ranked scores of controls they were not fitted on."""
+
+    names: tuple[str, ...]
+    baselines: tuple[_Baseline, ...]
+    mixing: Floats  # (figures, figures) whitening of the deviates, for the joint distance
+    joint_scale: float
+    ranked: Floats  # ascending scores of the ranking controls
+
+    @classmethod
+    def fit(cls, controls: FigureTable, seed: int = 0) -> Calibration:
+        """Fits on a random third of the controls and ranks the rest.
+
+        Raises ValueError when the controls cannot carry a baseline (see ``MIN_FIT``).
+        """
+        order = np.random.default_rng(seed).permutation(len(controls))
+        cut = max(MIN_FIT, round(FIT_SHARE * len(controls)))
+        fit, rank = controls.take(order[:cut]), controls.take(order[cut:])
+        if len(rank) == 0:
+            raise ValueError(f"{len(controls)} control records are too few to calibrate on")
+        baselines = tuple(_Baseline.fit(fit.figures[:, j], fit.n_tokens, fit.script) for j in range(len(fit.names)))
+        deviates = _deviates(baselines, fit)
+        clipped = np.clip(np.nan_to_num(deviates), -1.5, 1.5)
+        covariance = np.cov(clipped, rowvar=False).reshape(len(fit.names), len(fit.names))
+        shrunk = 0.8 * covariance + 0.2 * np.diag(np.diag(covariance)) + 1e-6 * np.eye(len(covariance))
+        mixing = np.linalg.inv(np.linalg.cholesky(shrunk)).T
+        joint = np.linalg.norm(np.nan_to_num(deviates) @ mixing, axis=1)
+        made = cls(fit.names, baselines, mixing, max(float(np.quantile(joint, 0.99)), _TINY), np.empty(0))
+        ranked = np.sort(made.scores(rank))
+        return cls(made.names, baselines, mixing, made.joint_scale, ranked)
+
+    def scores(self, table: FigureTable) -> Floats:
+        """How odd each record is, (records,): the largest of its single deviates and of their joint distance.
+
+        Near 1 is where the most extreme percent of clean records begins. A figure that is infinite, or a loss
+        that is not a number where there were tokens to compute it on, scores infinity.
+        """
+        if table.names != self.names:
+            raise ValueError(f"calibrated on {self.names}, asked about {table.names}")
+        deviates = _deviates(self.baselines, table)
+        single = np.abs(np.nan_to_num(deviates)).max(axis=1)
+        joint: Floats = np.linalg.norm(np.nan_to_num(deviates, posinf=1e9, neginf=-1e9) @ self.mixing, axis=1)
+        broken = np.isinf(table.figures).any(axis=1)
+        return np.where(broken, np.inf, np.maximum(single, joint / self.joint_scale)).astype(np.float64)
+
+    def p_values(self, table: FigureTable) -> Floats:
+        """Conformal p-values, (records,): (1 + controls at least as odd) / (1 + controls)."""
+        scores = self.scores(table)
+        n = len(self.ranked)
+        at_least = (n - np.searchsorted(self.ranked, scores, side="left")).astype(np.float64)
+        return (1.0 + at_least) / (1.0 + n)
+
+    def explain(self, table: FigureTable, row: int) -> list[Deviation]:
+        """The record's figures, most deviating first; figures that were not measured are left out."""
+        one = table.take(np.array([row]))
+        found = []
+        for j, (name, baseline) in enumerate(zip(self.names, self.baselines, strict=True)):
+            value = float(one.figures[0, j])
+            if math.isnan(value):
+                continue
+            centre, _ = baseline.expected(one.n_tokens, one.script)
+            deviate = float(baseline.deviate(one.figures[:, j], one.n_tokens, one.script)[0])
+            found.append(Deviation(name, value, float(centre[0]), deviate))
+        return sorted(found, key=lambda d: -abs(d.deviate))
+
+    @property
+    def smallest_p(self) -> float:
+        """The smallest p-value these controls can give: with a budget below it nothing is ever flagged."""
+        return 1.0 / (1.0 + len(self.ranked))
+
+
+def _deviates(baselines: Sequence[_Baseline], table: FigureTable) -> Floats:
+    """(records, figures) signed deviates; NaN where the figure was not measured."""
+    columns = [b.deviate(table.figures[:, j], table.n_tokens, table.script) for j, b in enumerate(baselines)]
+    return np.stack(columns, axis=1).astype(np.float64) if columns else np.zeros((len(table), 0))

@@ -1,0 +1,110 @@
+"""Calibration: the promise about false alarms holds, and damage stands out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cleanse.calibrate import Calibration, FigureTable, controls_needed
+
+SCRIPTS = ("Latn", "Hani", "Thai")
+
+
+def records(n: int, seed: int, *, heavy: bool = True) -> FigureTable:
+    """Invented figures with what real ones have: noise that shrinks with length, scripts apart, heavy tails."""
+    rng = np.random.default_rng(seed)
+    tokens = np.round(np.exp(rng.uniform(1, 6.5, n)))
+    script = rng.choice(3, n, p=[0.7, 0.25, 0.05])
+    noise = rng.standard_t(3, (n, 2)) if heavy else rng.standard_normal((n, 2))
+    spread = 0.2 + 2 / np.sqrt(tokens)
+    loss = 4 - 0.2 * np.log(tokens) + 0.8 * script + spread * noise[:, 0]
+    norm = 2 - 0.4 * np.log(tokens) + spread * (0.7 * noise[:, 0] + 0.7 * noise[:, 1])
+    return FigureTable(("loss", "log_grad_norm"), np.stack([loss, norm], 1), tokens, tuple(SCRIPTS[s] for s in script))
+
+
+@pytest.mark.parametrize("budget", [0.1, 0.01])
+def test_false_alarms_stay_within_the_budget(budget: float) -> None:
+    flagged = total = 0
+    for seed in range(20):
+        calibration = Calibration.fit(records(900, seed), seed)
+        fresh = records(2_000, 1_000 + seed)
+        flagged += int((calibration.p_values(fresh) <= budget).sum())
+        total += len(fresh)
+    # Marginally exact up to 1/(n+1); the spread between calibration draws is a beta's.
+    assert 0.6 * budget <= flagged / total <= 1.3 * budget
+
+
+def test_no_p_value_reaches_a_budget_that_needs_more_controls() -> None:
+    few = Calibration.fit(records(120, 3))
+    assert few.smallest_p > 0.001
+    assert few.p_values(records(500, 4)).min() >= few.smallest_p
+    enough = Calibration.fit(records(controls_needed(0.01), 5))
+    assert enough.smallest_p <= 0.01
+
+
+def test_both_tails_and_joint_damage_are_flagged() -> None:
+    calibration = Calibration.fit(records(3_000, 1, heavy=False))
+    typical = records(1, 2, heavy=False)
+    centre = np.array([[b.expected(typical.n_tokens, typical.script)[0][0] for b in calibration.baselines]])
+
+    def score(shift: tuple[float, float]) -> float:
+        odd = FigureTable(typical.names, centre + np.array([shift]), typical.n_tokens, typical.script)
+        return float(calibration.scores(odd)[0])
+
+    spread = 0.2 + 2 / np.sqrt(typical.n_tokens[0])
+    assert score((0, 0)) < 0.3
+    assert score((4 * spread, 2.8 * spread)) > 1.2
+    assert score((-4 * spread, -2.8 * spread)) > 1.2
+    # Each figure alone is ordinary here, but they never go apart like this in clean records.
+    assert score((2 * spread, -1.5 * spread)) > 1.2 > 2 / 2.33
+
+
+def test_infinite_figures_come_first_and_missing_ones_say_nothing() -> None:
+    calibration = Calibration.fit(records(600, 1))
+    table = records(3, 2)
+    figures = table.figures.copy()
+    figures[0, 1] = np.inf
+    figures[1, 1] = np.nan
+    odd = FigureTable(table.names, figures, table.n_tokens, table.script)
+    assert np.isinf(calibration.scores(odd)[0])
+    assert calibration.p_values(odd)[0] == calibration.smallest_p
+    assert np.isfinite(calibration.scores(odd)[1])
+    assert [d.name for d in calibration.explain(odd, 1)] == ["loss"]
+
+
+def test_explanation_names_value_and_expectation() -> None:
+    calibration = Calibration.fit(records(900, 1))
+    table = records(50, 9)
+    figures = table.figures.copy()
+    figures[7, 0] += 9
+    found = calibration.explain(FigureTable(table.names, figures, table.n_tokens, table.script), 7)
+    assert found[0].name == "loss"
+    assert found[0].value == pytest.approx(figures[7, 0])
+    assert 1 < found[0].expected < 8
+    assert found[0].deviate > 1
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(60, 400), st.integers(0, 10_000))
+def test_p_values_do_not_depend_on_company_or_order(n: int, seed: int) -> None:
+    calibration = Calibration.fit(records(300, seed % 7))
+    table = records(n, seed)
+    whole = calibration.p_values(table)
+    order = np.random.default_rng(seed).permutation(n)
+    assert np.array_equal(calibration.p_values(table.take(order)), whole[order])
+    assert calibration.p_values(table.take(order[:1]))[0] == whole[order[0]]
+    assert ((whole > 0) & (whole <= 1)).all()
+
+
+@pytest.mark.parametrize("n", [0, 10, 24])
+def test_too_few_controls_are_refused_in_words(n: int) -> None:
+    with pytest.raises(ValueError, match="few|at least"):
+        Calibration.fit(records(n, 0))
+
+
+@pytest.mark.parametrize("budget", [0.0, 1.0, -0.1])
+def test_a_budget_is_a_share(budget: float) -> None:
+    with pytest.raises(ValueError, match="share"):
+        controls_needed(budget)
