@@ -1,0 +1,61 @@
+"""Paths to a string in a record, ``messages[2].content[0].text``, and putting another string there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+Step = str | int
+
+_STEP = re.compile(r'\.?([A-Za-z0-9_-]+)|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]')
+
+
+def parse_path(field: str) -> list[Step]:
+    """The keys and indices of a path. Raises ValueError where it is not one."""
+    steps: list[Step] = []
+    at = 0
+    while at < len(field):
+        found = _STEP.match(field, at)
+        if found is None:
+            raise ValueError(f"{field!r} is not a path to a field: unexpected text at character {at}")
+        key, index, quoted = found.groups()
+        steps.append(int(index) if index else orjson.loads(quoted) if quoted else key)
+        at = found.end()
+    return steps
+
+
+def get_text(row: Mapping[str, Any], field: str) -> Any:
+    """The value at a path. Raises KeyError, IndexError or TypeError where the path leads nowhere."""
+    value: Any = row
+    for step in parse_path(field):
+        value = orjson.loads(value) if isinstance(value, str) else value
+        value = value[step]
+    return value
+
+
+def replace_text(row: dict[str, Any], field: str, new: str) -> dict[str, Any]:
+    """A copy of ``row`` with the string at ``field`` replaced; everything off the path is shared, not copied.
+
+    Where the path leads through a string, that string is JSON text and stays so.
+
+    Raises:
+        ValueError: ``field`` is not a path.
+        KeyError, IndexError, TypeError: the path leads nowhere in this row.
+    """
+    changed: dict[str, Any] = _replaced(row, parse_path(field), new)
+    return changed
+
+
+def _replaced(value: Any, steps: list[Step], new: str) -> Any:
+    if not steps:
+        return new
+    if isinstance(value, str):
+        return orjson.dumps(_replaced(orjson.loads(value), steps, new)).decode()
+    step, rest = steps[0], steps[1:]
+    inner = value[step]  # raises where the path leads nowhere
+    copy = list(value) if isinstance(value, (list, tuple)) else dict(value)
+    copy[step] = _replaced(inner, rest, new)  # type: ignore[index,call-overload]
+    return copy
