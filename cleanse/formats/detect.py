@@ -18,8 +18,9 @@ PAIRS = tuple(
     for answer in ("completion", "response", "answer", "output", "solution", "target", "targets")
 )
 META = frozenset(
-    """id idx uid uuid index lang language license licence url source origin split category task topic tags
-    date timestamp created model name title path file filename hash md5 sha1 sha256 meta metadata""".split()
+    {"id", "idx", "uid", "uuid", "index", "lang", "language", "license", "licence", "url", "source", "origin", "split"}
+    | {"category", "task", "topic", "tags", "date", "timestamp", "created", "model", "name", "title", "path", "file"}
+    | {"filename", "hash", "md5", "sha1", "sha256", "meta", "metadata"}
 )
 """Columns that say something about a record and are not text to learn: not measured."""
 

@@ -53,10 +53,10 @@ def merge(streams: Sequence[Leaves]) -> tuple[Leaves, Index, Index]:
 
     Returns the merged leaves, and for each of them which stream it came from and its index there.
     """
-    streams = list(streams) or [NOTHING]
-    if len(streams) == 1:
-        n = len(streams[0])
-        return streams[0], np.zeros(n, np.int64), np.arange(n)
+    filled = [i for i, s in enumerate(streams) if len(s)]
+    if len(filled) <= 1:
+        only = streams[filled[0]] if filled else NOTHING
+        return only, np.full(len(only), filled[0] if filled else 0), np.arange(len(only))
     parents = np.concatenate([s.parent for s in streams])
     order = np.argsort(parents, kind="stable")
     bases = np.concatenate([[0], np.cumsum([len(s) for s in streams])]).astype(np.int64)
@@ -67,6 +67,13 @@ def merge(streams: Sequence[Leaves]) -> tuple[Leaves, Index, Index]:
     return merged, stream, local
 
 
+def missing(parent: Index, n: int) -> Index:
+    """The rows of 0..n-1 that are nobody's parent."""
+    seen = np.zeros(n, np.bool_)
+    seen[parent] = True
+    return np.flatnonzero(~seen)
+
+
 def text_leaves(array: pa.Array, mode: Mode = "text") -> Leaves:
     """All strings in an array of any type, by row. See ``Mode`` for what counts as text.
 
@@ -75,19 +82,12 @@ def text_leaves(array: pa.Array, mode: Mode = "text") -> Leaves:
     kind = array.type
     if pa.types.is_dictionary(kind):
         return text_leaves(array.dictionary_decode(), mode)
-    if isinstance(kind, pa.BaseExtensionType):
-        return _json_leaves(array, mode) if is_json(kind) else text_leaves(array.storage, mode)
-    if is_string(kind):
-        return _present(array.cast(pa.large_string()))
-    if is_list(kind):
-        return _list_leaves(array, mode)
-    if pa.types.is_struct(kind):
-        return _struct_leaves(array, mode)
-    if pa.types.is_null(kind) or is_binary(kind) or mode != "text":
-        return NOTHING
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        return _present(array.cast(pa.large_string()))
-    return from_python([[("", scalar_text(v))] if v is not None else [] for v in array.to_pylist()])
+    if isinstance(kind, pa.BaseExtensionType) and not is_json(kind):
+        return text_leaves(array.storage, mode)
+    for fits, walker in _WALKERS:
+        if fits(kind):
+            return walker(array, mode)
+    return NOTHING if mode != "text" else _scalar_leaves(array)
 
 
 def from_python(found: Sequence[Sequence[Leaf]]) -> Leaves:
@@ -169,3 +169,18 @@ def _struct_leaves(array: pa.StructArray, mode: Mode) -> Leaves:
 
 def _json_leaves(array: pa.Array, mode: Mode) -> Leaves:
     return from_python([walk(walk_json(text), mode) for text in array.storage.to_pylist()])
+
+
+def _scalar_leaves(array: pa.Array) -> Leaves:
+    if pa.types.is_integer(array.type) or pa.types.is_boolean(array.type):
+        return _present(array.cast(pa.large_string()))
+    return from_python([[] if v is None else [("", scalar_text(v))] for v in array.to_pylist()])
+
+
+_WALKERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array, Mode], Leaves]], ...] = (
+    (is_json, _json_leaves),
+    (is_string, lambda array, _: _present(array.cast(pa.large_string()))),
+    (is_list, _list_leaves),
+    (pa.types.is_struct, _struct_leaves),
+    (lambda kind: pa.types.is_null(kind) or is_binary(kind), lambda *_: NOTHING),
+)

@@ -57,5 +57,5 @@ def _replaced(value: Any, steps: list[Step], new: str) -> Any:
     step, rest = steps[0], steps[1:]
     inner = value[step]  # raises where the path leads nowhere
     copy = list(value) if isinstance(value, (list, tuple)) else dict(value)
-    copy[step] = _replaced(inner, rest, new)  # type: ignore[index,call-overload]
+    copy[step] = _replaced(inner, rest, new)  # type: ignore[index]
     return copy

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from cleanse.formats.conversation import Conversations
 from cleanse.formats.jsonwalk import key_path
-from cleanse.formats.leaves import Index, Leaves, is_list, merge, text_leaves, unlist
+from cleanse.formats.leaves import Index, Leaves, is_list, merge, missing, text_leaves, unlist
 from cleanse.formats.roles import trained
 from cleanse.formats.spec import Format, Part
 from cleanse.formats.turns import Turns, turn_leaves
@@ -67,8 +67,7 @@ def view(fmt: Format, batch: pa.RecordBatch) -> TextView:
 def _streams(part: Part, batch: pa.RecordBatch) -> list[_Stream]:
     index = batch.schema.get_all_field_indices(part.column)
     array = batch.column(index[0]) if index else pa.nulls(batch.num_rows)
-    path = key_path(part.column)
-    path = path[1:] if path.startswith(".") else path
+    path = key_path(part.column).removeprefix(".")
     every = np.arange(batch.num_rows)
 
     def placed(leaves: Leaves) -> Leaves:
@@ -88,7 +87,7 @@ def _streams(part: Part, batch: pa.RecordBatch) -> list[_Stream]:
         stream = _of_one_role(part, placed(leaves))
     if not part.required:
         return [stream]
-    silent = np.setdiff1d(every, stream.leaves.parent)
+    silent = missing(stream.leaves.parent, batch.num_rows)
     if len(silent) == 0:
         return [stream]
     nothing = Leaves(pa.nulls(len(silent), pa.large_string()), silent, lambda _: path)
@@ -122,15 +121,23 @@ def _join_turns(found: Sequence[Turns]) -> Turns | None:
     """Turns of several columns in one table: by record, then by column, then in reading order."""
     if not found:
         return None
+    if len(found) == 1:
+        return found[0]
     columns = tuple(t.columns[0] for t in found)
     numbered = [replace(t, column=np.full(len(t), i, np.uint8)) for i, t in enumerate(found)]
     order = np.argsort(np.concatenate([t.record for t in numbered]), kind="stable")
+
+    def joined(key: str) -> np.ndarray:
+        return np.concatenate([getattr(t, key) for t in numbered])[order]
+
     return Turns(
-        *(np.concatenate([getattr(t, key) for t in numbered])[order] for key in ("record", "role")),
-        pa.concat_arrays([t.name for t in numbered]).take(pa.array(order)),
-        np.concatenate([t.column for t in numbered])[order],
-        columns,
-        *(np.concatenate([getattr(t, key) for t in numbered])[order] for key in ("calls", "weighted")),
+        record=joined("record"),
+        role=joined("role"),
+        name=pa.concat_arrays([t.name for t in numbered]).take(pa.array(order)),
+        column=joined("column"),
+        columns=columns,
+        calls=joined("calls"),
+        weighted=joined("weighted"),
     )
 
 

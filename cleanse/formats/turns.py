@@ -11,11 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from cleanse.formats.jsonwalk import key_path, walk, walk_json
+from cleanse.formats.jsonwalk import Leaf, key_path, walk, walk_json
 from cleanse.formats.leaves import (
     NOTHING,
     Index,
-    Leaf,
     Leaves,
     children,
     from_python,
@@ -23,6 +22,7 @@ from cleanse.formats.leaves import (
     is_list,
     is_string,
     merge,
+    missing,
     text_leaves,
     unlist,
 )
@@ -115,7 +115,8 @@ def _typed(items: pa.StructArray, rows: Index, column: str, name: Any) -> tuple[
             found = found.take(np.flatnonzero(~optional | (np.asarray(pc.binary_length(found.texts)) > 0)))
         streams.append(found)
     said, _, _ = merge(streams)
-    silent = np.setdiff1d(every[~calls], said.parent, assume_unique=False)
+    silent = missing(said.parent, n)
+    silent = silent[~calls[silent]]
     main = key_path(next((k for k in TEXT_KEYS if k in fields), TEXT_KEYS[0]))
     empty = Leaves(pa.nulls(len(silent), pa.large_string()), silent, lambda _: main)
     said, _, _ = merge([said, empty])
@@ -132,7 +133,9 @@ def _from_values(values: Sequence[Any], column: str) -> tuple[Leaves, Index, Tur
     """Turns from Python values: a list of turns, one turn, or anything else (one turn without a role)."""
     found: list[list[Leaf]] = []
     of_turn: list[int] = []
-    rows, names, calls, weighted = [], [], [], []
+    rows: list[int] = []
+    names: list[str | None] = []
+    calls, weighted = [], []
     for row, value in enumerate(values):
         here: list[Leaf] = []
         many = isinstance(value, list)
