@@ -7,6 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
+import pyarrow as pa
+
+from cleanse.formats.jsonwalk import walk_json
+from cleanse.formats.leaves import is_json, is_list
 
 Step = str | int
 
@@ -36,26 +40,36 @@ def get_text(row: Mapping[str, Any], field: str) -> Any:
     return value
 
 
-def replace_text(row: dict[str, Any], field: str, new: str) -> dict[str, Any]:
+def replace_text(row: dict[str, Any], field: str, new: str, schema: pa.Schema | None = None) -> dict[str, Any]:
     """A copy of ``row`` with the string at ``field`` replaced; everything off the path is shared, not copied.
 
-    Where the path leads through a string, that string is JSON text and stays so.
+    Where the path leads through a string, that string is JSON text and stays so. ``schema`` tells which columns
+    hold JSON text (Arrow's json type): there a path may also end at the top of the JSON text.
 
     Raises:
         ValueError: ``field`` is not a path.
         KeyError, IndexError, TypeError: the path leads nowhere in this row.
     """
-    changed: dict[str, Any] = _replaced(row, parse_path(field), new)
+    kind = None if schema is None else pa.struct(schema)
+    changed: dict[str, Any] = _replaced(row, parse_path(field), new, kind)
     return changed
 
 
-def _replaced(value: Any, steps: list[Step], new: str) -> Any:
+def _replaced(value: Any, steps: list[Step], new: str, kind: pa.DataType | None) -> Any:
+    if (kind is not None and is_json(kind)) or (steps and isinstance(value, str)):
+        return orjson.dumps(_replaced(walk_json(value), steps, new, None)).decode()
     if not steps:
         return new
-    if isinstance(value, str):
-        return orjson.dumps(_replaced(orjson.loads(value), steps, new)).decode()
     step, rest = steps[0], steps[1:]
     inner = value[step]  # raises where the path leads nowhere
     copy = list(value) if isinstance(value, (list, tuple)) else dict(value)
-    copy[step] = _replaced(inner, rest, new)  # type: ignore[index]
+    copy[step] = _replaced(inner, rest, new, _below(kind, step))  # type: ignore[index]
     return copy
+
+
+def _below(kind: pa.DataType | None, step: Step) -> pa.DataType | None:
+    if kind is None:
+        return None
+    if pa.types.is_struct(kind):
+        return kind.field(step).type
+    return kind.value_type if is_list(kind) else None
