@@ -1,0 +1,74 @@
+"""The repairs that the built-in packs name. Each is idempotent and changes nothing but the damage."""
+
+from __future__ import annotations
+
+import re
+
+import ftfy
+import ftfy.badness
+import regex
+
+from cleanse.repairs import Repair, register
+from cleanse.rules import locate
+
+_OVERSTRIKE = re.compile(r"([^\x08\n])\x08\1|_\x08(?=[^\x08\n])")  # a terminal's bold and underlined letters
+_ANSI = re.compile(r"\x1b\[(?:[0-9;?]+[A-HJKSTfhlmnsu]|[mKJH](?![A-Za-z]))")
+_CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]")
+_ZERO_WIDTH = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200d\u2060-\u2064\u3164\ufeff\uffa0]")
+_BIDI = regex.compile(r"[\u202a-\u202c\u2066-\u2069]")
+_BIDI_OVERRIDES = re.compile("[\u202d\u202e]")
+
+
+def strip_controls(text: str) -> str:
+    """Terminal sequences, overstrikes and control characters go; tab, line ends and form feed stay."""
+    text = _ANSI.sub("", text)
+    text = _OVERSTRIKE.sub(lambda m: m.group(1) or "", text)
+    return _CONTROLS.sub("", text)
+
+
+def strip_zero_width(text: str) -> str:
+    """Zero-width characters go where script and neighbours do not explain them; the others stay."""
+    while True:  # a run of them hides the real neighbours from each other
+        kept = "".join(
+            char
+            for at, char in enumerate(text)
+            if not (_ZERO_WIDTH.match(char) and (locate.is_stray(text, at) or (at == 0 and char == "\ufeff")))
+        )
+        if kept == text:
+            return text
+        text = kept
+
+
+def strip_bom(text: str) -> str:
+    """Byte order marks at the start go."""
+    return text.lstrip("\ufeff")
+
+
+def strip_bidi(text: str) -> str:
+    """Embeddings, isolates and overrides go; the marks LRM, RLM and ALM stay."""
+    return _BIDI_OVERRIDES.sub("", _BIDI.sub("", text))
+
+
+def mend_mojibake(text: str) -> str:
+    """ftfy's repair of text that was decoded with the wrong encoding, line by line where needed."""
+    fixed = _settled(text)
+    if "\n" in fixed and ftfy.badness.is_bad(fixed):  # lines may have come from different hands
+        fixed = "\n".join(_settled(line) if ftfy.badness.is_bad(line) else line for line in fixed.split("\n"))
+    return fixed
+
+
+def _settled(text: str) -> str:
+    """``ftfy.fix_encoding`` until nothing changes: it peels one layer that it can see at a time."""
+    for _ in range(4):
+        fixed = ftfy.fix_encoding(text)
+        if fixed == text:
+            break
+        text = fixed
+    return text
+
+
+register(Repair("strip_controls", strip_controls.__doc__ or "", strip_controls))
+register(Repair("strip_zero_width", strip_zero_width.__doc__ or "", strip_zero_width))
+register(Repair("strip_bom", strip_bom.__doc__ or "", strip_bom))
+register(Repair("strip_bidi", strip_bidi.__doc__ or "", strip_bidi))
+register(Repair("ftfy", mend_mojibake.__doc__ or "", mend_mojibake))
