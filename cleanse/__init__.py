@@ -2,4 +2,35 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cleanse.api import scan
+    from cleanse.errors import CleanseError, NoRecordsError, UsageError
+    from cleanse.summary import ScanResult
+
 __version__ = "0.1.0"
+
+_HOMES = {
+    "CleanseError": "cleanse.errors",
+    "NoRecordsError": "cleanse.errors",
+    "ScanResult": "cleanse.summary",
+    "UsageError": "cleanse.errors",
+    "scan": "cleanse.api",
+}
+"""Where each public name lives. Importing the package loads none of these modules: that waits for the first use."""
+
+__all__ = ["CleanseError", "NoRecordsError", "ScanResult", "UsageError", "__version__", "scan"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'cleanse' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -1,0 +1,68 @@
+"""The scan as a function call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from cleanse.config import ScanConfig
+from cleanse.pipeline import scan as run
+from cleanse.sources import ReadOptions
+from cleanse.summary import ScanResult
+
+
+def scan(
+    inputs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    out: str | os.PathLike[str],
+    *,
+    format: str = "auto",  # noqa: A002 - named as the command line's option is
+    text_column: str | None = None,
+    input_format: str = "auto",
+    rules: Sequence[str] = ("default",),
+    probe: str = "auto",
+    suspects: str = "keep",
+    repair: bool = True,
+    emit: Sequence[str] = ("arrow",),
+    workers: int = 0,
+    max_record_bytes: int = 64 << 20,
+) -> ScanResult:
+    """Parts a corpus into clean and quarantined records, as ``cleanse scan`` does.
+
+    Called again with the same arguments it goes on where an interrupted run stopped, or gives the result of a
+    finished one. Safe to call from notebooks and from scripts without a main guard.
+
+    Args:
+        inputs: files, folders, globs or a hub id: one, or several.
+        out: the output folder, new or that of an earlier call with the same arguments.
+        format: how columns make a training record ("alpaca", "messages", ...); "auto" looks at them.
+        text_column: judge this column as plain text instead.
+        input_format: how the files are read, where their names do not say it.
+        rules: rule packs: names or paths of TOML files.
+        probe: "auto" or "none".
+        suspects: "keep" them in clean, or "quarantine" them.
+        repair: mend text in clean where a rule can.
+        emit: "jsonl" and "parquet" write the clean records in that form too.
+        workers: worker processes; 0 for one per processor.
+        max_record_bytes: longer records are quarantined by reference (source, byte range, sha256).
+
+    Raises:
+        CleanseError: the scan cannot go on; the message says what to do (``UsageError``, ``NoRecordsError``).
+        SourceError, FormatError, PackError: an input, its columns or a rule pack is not usable.
+    """
+    several = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
+    return run(
+        ScanConfig(
+            inputs=tuple(os.fspath(name) for name in several),
+            out=Path(out),
+            format=format,
+            text_column=text_column,
+            packs=tuple(rules),
+            probe=probe,
+            suspects=suspects,
+            repair=repair,
+            emit=tuple(emit),
+            workers=workers,
+            read=ReadOptions(max_record_bytes=max_record_bytes, input_format=input_format),
+        )
+    )

@@ -1,0 +1,121 @@
+"""The command line: ``cleanse scan``, ``report``, ``rules``, ``doctor``.
+
+Exit codes: 0 done; 1 failed; 2 wrong usage; 3 no records; 10 findings at or above ``--fail-on``.
+Results go to stdout, progress and errors to stderr. Heavy modules are imported by the command that needs them.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cleanse import __version__
+from cleanse.commands.guard import Group
+
+FAILED_ON = 10
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="cleanse")
+def main() -> None:
+    """Finds the records that would break a fine-tuning run, and writes the corpus without them."""
+
+
+@main.command()
+@click.argument("src", nargs=-1, required=True)
+@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="Output folder, new or resumed.")
+@click.option("--format", "format_", default="auto", show_default=True, help="Record format: alpaca, messages, ...")
+@click.option("--text-column", help="Plain text in this column; all other columns are kept and not judged.")
+@click.option(
+    "--input-format",
+    default="auto",
+    show_default=True,
+    type=click.Choice(["auto", "jsonl", "json", "csv", "tsv", "parquet", "arrow", "text", "hub"]),
+    help="How the files are read, where their names do not say it.",
+)
+@click.option("--rules", "packs", multiple=True, metavar="PACK", help="Rule pack: a name or a TOML file. Repeatable.")
+@click.option("--probe", default="auto", show_default=True, type=click.Choice(["auto", "none"]), help="Second witness.")
+@click.option("--suspects", default="keep", show_default=True, type=click.Choice(["keep", "quarantine"]))
+@click.option("--repair/--no-repair", default=True, show_default=True, help="Mend text in clean/ where a rule can.")
+@click.option("--engine", default="local", show_default=True, type=click.Choice(["local"]))
+@click.option("--workers", default=0, show_default="one per processor", type=click.IntRange(min=0), metavar="N")
+@click.option("--emit", default="arrow", show_default=True, metavar="KINDS", help="Also write jsonl, parquet (a,b).")
+@click.option("--max-record-bytes", default="64MB", show_default=True, metavar="SIZE", help="Larger: by reference.")
+@click.option(
+    "--fail-on",
+    default="never",
+    show_default=True,
+    type=click.Choice(["never", "quarantine", "suspect", "repair", "note"]),
+    help="Exit with 10 where a record met this or worse.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object (summary.json) on stdout.")
+@click.option("--quiet", is_flag=True, help="Print errors only.")
+def scan(src: tuple[str, ...], **options: Any) -> None:
+    """Part SRC... into clean and quarantined records.
+
+    SRC: files (JSONL, JSON, CSV, TSV, Parquet, Arrow, text; .gz, .zst), folders, globs, a hub id, or - for stdin.
+    A run that was interrupted goes on when the same command is given again.
+    """
+    from cleanse.commands.scan import run_scan  # noqa: PLC0415
+
+    failed_on = run_scan(src, **options)
+    sys.exit(FAILED_ON if failed_on else 0)
+
+
+@main.command()
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print summary.json as it is.")
+def report(out: Path, *, as_json: bool) -> None:
+    """Print what the scan in OUT found."""
+    from cleanse.commands.show import print_result  # noqa: PLC0415
+    from cleanse.summary import load_result  # noqa: PLC0415
+
+    print_result(load_result(out), as_json=as_json)
+
+
+@main.group(cls=Group)
+def rules() -> None:
+    """List, show and check rules."""
+
+
+@rules.command("list")
+@click.argument("packs", nargs=-1)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def rules_list(packs: tuple[str, ...], *, as_json: bool) -> None:
+    """List the rules of PACKS (default: the default pack)."""
+    from cleanse.commands.rules import list_rules  # noqa: PLC0415
+
+    list_rules(packs, as_json=as_json)
+
+
+@rules.command("show")
+@click.argument("rule_id")
+@click.option("--rules", "packs", multiple=True, metavar="PACK", help="Where to look for it.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def rules_show(rule_id: str, packs: tuple[str, ...], *, as_json: bool) -> None:
+    """Show one rule: what it finds, why that hurts, its limit and examples."""
+    from cleanse.commands.rules import show_rule  # noqa: PLC0415
+
+    show_rule(rule_id, packs, as_json=as_json)
+
+
+@rules.command("check")
+@click.argument("packs", nargs=-1)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def rules_check(packs: tuple[str, ...], *, as_json: bool) -> None:
+    """Run every example of PACKS (default: the default pack); exit with 1 if one does not hold."""
+    from cleanse.commands.rules import check_rules  # noqa: PLC0415
+
+    sys.exit(0 if check_rules(packs, as_json=as_json) else 1)
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def doctor(*, as_json: bool) -> None:
+    """Check this installation: versions, processors, memory, rule packs, probes."""
+    from cleanse.commands.doctor import examine  # noqa: PLC0415
+
+    sys.exit(0 if examine(as_json=as_json) else 1)

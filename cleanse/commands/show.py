@@ -1,0 +1,62 @@
+"""The result of a scan, for people and for programs."""
+
+from __future__ import annotations
+
+import click
+import orjson
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cleanse.safe_text import escape
+from cleanse.summary import ScanResult
+
+_MOST_SOURCES = 20
+
+
+def print_result(result: ScanResult, *, as_json: bool) -> None:
+    """Prints counts, rules and where things are; everything that comes from data is escaped."""
+    if as_json:
+        answer = {"out": str(result.out), "already_done": result.already_done, **result.summary}
+        click.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2))
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(
+        f"{result.read:,} records read, {result.clean:,} clean ({result.repaired:,} of them repaired), "
+        f"{result.quarantined:,} quarantined; {result.suspected - result.quarantined:,} more are suspect and stay clean"
+    )
+    if result.rules:
+        console.print(_rules(result))
+    if len(result.summary["sources"]) > 1:
+        console.print(_sources(result))
+    for name, what in _places(result).items():
+        console.print(Text(f"{what:22} {escape(str(result.out / name))}"))
+
+
+def _rules(result: ScanResult) -> Table:
+    table = Table("rule", "action", box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for name in ("findings", "records", "quarantined"):
+        table.add_column(name, justify="right")
+    for rule, tally in result.summary["rules"].items():
+        counts = (f"{tally[name]:,}" for name in ("findings", "records", "quarantined"))
+        table.add_row(Text(escape(rule)), Text(escape(tally["action"])), *counts)
+    return table
+
+
+def _sources(result: ScanResult) -> Table:
+    table = Table("source", box=None, padding=(0, 2, 0, 0), header_style="bold")
+    names = ("read", "clean", "quarantined", "suspected", "repaired")
+    for name in names:
+        table.add_column(name, justify="right")
+    sources = result.summary["sources"]
+    for source in sources[:_MOST_SOURCES]:
+        table.add_row(Text(escape(source["name"])), *(f"{source[name]:,}" for name in names))
+    if len(sources) > _MOST_SOURCES:
+        table.add_row(f"... and {len(sources) - _MOST_SOURCES:,} more")
+    return table
+
+
+def _places(result: ScanResult) -> dict[str, str]:
+    places = {"clean": "clean records", "quarantine": "quarantined records", "findings.parquet": "every finding"}
+    emitted = {"clean.jsonl": "clean, as JSON lines", "clean.parquet": "clean, as Parquet"}
+    return {**places, **{name: what for name, what in emitted.items() if (result.out / name).exists()}}

@@ -1,0 +1,91 @@
+"""What a scan was asked to do, checked, and told apart from how it is run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cleanse import __version__
+from cleanse.errors import UsageError
+from cleanse.sources import ReadOptions
+
+EMITS = ("arrow", "jsonl", "parquet")
+SUSPECTS = ("keep", "quarantine")
+PROBES = ("auto", "none")
+ENGINES = ("local",)
+
+
+@dataclass(frozen=True)
+class ScanConfig:
+    """A scan's request. ``identity`` holds what decides the output, the other fields only how it is reached."""
+
+    inputs: tuple[str, ...]
+    out: Path
+    format: str = "auto"  # how columns make a training record: alpaca, messages, ...
+    text_column: str | None = None
+    packs: tuple[str, ...] = ("default",)
+    probe: str = "auto"
+    suspects: str = "keep"
+    repair: bool = True
+    emit: tuple[str, ...] = ("arrow",)
+    engine: str = "local"
+    workers: int = 0  # 0: as many as the processors this process may use
+    read: ReadOptions = field(default_factory=ReadOptions)
+
+    def __post_init__(self) -> None:
+        if not self.inputs:
+            raise UsageError("no input given: name at least one file, folder, glob, hub id, or - for stdin")
+        _one_of("probe", self.probe, PROBES)
+        _one_of("suspects", self.suspects, SUSPECTS)
+        _one_of("engine", self.engine, ENGINES)
+        for emit in self.emit:
+            _one_of("emit", emit, EMITS)
+        if self.workers < 0:
+            raise UsageError(f"workers is {self.workers}: give 1 or more, or 0 for one per processor")
+
+    @property
+    def n_workers(self) -> int:
+        """How many worker processes to use."""
+        return self.workers or usable_processors()
+
+    def identity(self, rules_fingerprint: str) -> dict[str, Any]:
+        """All that decides the bytes of the output, except the content of the inputs. JSON-serialisable."""
+        return {
+            "version": __version__,
+            "inputs": list(self.inputs),
+            "format": self.format,
+            "text_column": self.text_column,
+            "packs": list(self.packs),
+            "rules_fingerprint": rules_fingerprint,
+            "probe": "none",  # what "auto" comes to as long as there is no probe stage
+            "suspects": self.suspects,
+            "repair": self.repair,
+            "emit": sorted({"arrow", *self.emit}),
+            "max_record_bytes": self.read.max_record_bytes,
+            "block_bytes": self.read.block_bytes,
+            "shard_bytes": self.read.shard_bytes,
+            "input_format": self.read.input_format,
+        }
+
+
+def usable_processors() -> int:
+    """Processors this process may run on: an affinity mask or a container's cpuset counts, at least 1."""
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return max(1, os.cpu_count() or 1)
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """One line per key whose value changed, for a message: ``suspects was "keep", now "quarantine"``."""
+    keys = [*before, *(key for key in after if key not in before)]
+    return [
+        f"{key} was {before.get(key)!r}, now {after.get(key)!r}" for key in keys if before.get(key) != after.get(key)
+    ]
+
+
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise UsageError(f"{name} is {value!r}: expected one of {', '.join(known)}")

@@ -1,0 +1,29 @@
+"""The seam between the passes: stages that look at suspects, or across records, before anything is moved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from cleanse.engines.job import Engine
+from cleanse.facts import Corpus
+from cleanse.sources import Plan
+from cleanse.state import RunState
+from cleanse.units import Unit
+
+
+class Evidence(Protocol):
+    """A second witness: a probe that replays the suspects, a statistic over many records.
+
+    For every unit it commits a table of ``cleanse.findings.COMMITTED_SCHEMA`` (shard, then the columns of a
+    finding; rows counted from the start of their shard; sorted by shard and row) to
+    ``state.path(name, unit.index, ".parquet")``. Pass 2 adds these findings to those of the rules, and its
+    verdicts follow from both: evidence that agrees with a suspicion is a finding that rejects, evidence that
+    does not agree is a note. What the rules found lies under the stage ``inspect`` in the same form.
+    """
+
+    name: str
+
+    def gather(self, plan: Plan, units: Sequence[Unit], corpus: Corpus, state: RunState, engine: Engine) -> None:
+        """Commits the evidence for all units; those already committed by an earlier process are kept."""
+        ...

@@ -1,0 +1,49 @@
+"""Which bytes a run reads: a cheap fingerprint before, and the sha256 that the summary records."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cleanse.atomic import write_json
+from cleanse.engines.job import Report
+from cleanse.sources import Source
+from cleanse.state import unit_path
+
+STAGE = "sha256"
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class HashTask:
+    """One file to hash."""
+
+    source: Source
+    folder: Path  # OUT/.cleanse
+
+
+def hash_source(task: HashTask, _report: Report) -> None:
+    """Commits the sha256 of one source's bytes as they lie on disk (compressed ones as they are)."""
+    digest = hashlib.sha256()
+    with Path(task.source.path).open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    write_json(unit_path(task.folder, STAGE, task.source.index, ".json"), digest.hexdigest())
+
+
+def identity(source: Source, spool: Path) -> dict[str, Any]:
+    """What tells that a source is still the one the run began with: size and time of change, without reading it.
+
+    A file in the run's own spool was written by the run: its times say nothing.
+    """
+    path = Path(source.path)
+    spooled = path.is_relative_to(spool)
+    return {
+        "name": source.name,
+        "path": source.path,
+        "kind": source.kind,
+        "bytes": source.n_bytes,
+        "changed_ns": None if spooled else path.stat().st_mtime_ns,
+    }

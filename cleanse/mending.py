@@ -1,0 +1,82 @@
+"""Puts mended text back where it came from, and leaves every other value of the record as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cleanse.formats import get_text, replace_text
+from cleanse.formats.paths import parse_path
+
+Mend = Callable[[str, Sequence[str]], str]
+"""(text, rule ids) -> the text after the repairs of these rules; the same text where there is nothing to do."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A repair that a finding asks for."""
+
+    position: int  # in the batch
+    field: str
+    rule: str
+
+
+@dataclass(frozen=True)
+class Mended:
+    """A batch after its repairs."""
+
+    batch: pa.RecordBatch
+    edits: Mapping[int, Mapping[str, str]]  # position -> field -> new text, only where something changed
+
+
+def mend(batch: pa.RecordBatch, wanted: Iterable[Wanted], repair: Mend) -> Mended:
+    """Applies repairs to the few records that need them, column by column."""
+    by_column: dict[str, dict[int, dict[str, list[str]]]] = {}
+    for want in wanted:
+        fields = by_column.setdefault(_column_of(want.field), {}).setdefault(want.position, {})
+        rules = fields.setdefault(want.field, [])
+        if want.rule not in rules:
+            rules.append(want.rule)
+    edits: dict[int, dict[str, str]] = {}
+    for name, rows in by_column.items():
+        if name in batch.schema.names:
+            batch = _mend_column(batch, name, rows, repair, edits)
+    return Mended(batch, edits)
+
+
+def _column_of(field: str) -> str:
+    steps = parse_path(field)
+    return str(steps[0]) if steps else ""
+
+
+def _mend_column(
+    batch: pa.RecordBatch,
+    name: str,
+    rows: Mapping[int, Mapping[str, list[str]]],
+    repair: Mend,
+    edits: dict[int, dict[str, str]],
+) -> pa.RecordBatch:
+    place = batch.schema.get_field_index(name)
+    column = batch.column(place)
+    positions = np.array(sorted(rows), np.int64)
+    values = []
+    for position, value in zip(positions.tolist(), column.take(pa.array(positions)).to_pylist(), strict=True):
+        row: dict[str, Any] = {name: value}
+        for field, rules in rows[position].items():
+            old = get_text(row, field)
+            if not isinstance(old, str):
+                continue  # a number that was measured as its JSON text
+            new = repair(old, rules)
+            if new != old:
+                row = replace_text(row, field, new)
+                edits.setdefault(position, {})[field] = new
+        values.append(row[name])
+    fixed = pa.array(values, type=column.type)
+    order = np.arange(batch.num_rows)
+    order[positions] = batch.num_rows + np.arange(len(positions))
+    mended = pa.concat_arrays([column, fixed]).take(pa.array(order))
+    return batch.set_column(place, batch.schema.field(place), mended)

@@ -1,0 +1,132 @@
+"""The spine of a scan. Everything is bounded by a block of records; whatever is done once is not done again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from cleanse import assembly, inputs, inspection, splitting
+from cleanse.atomic import read_json, write_json
+from cleanse.config import ScanConfig
+from cleanse.engines.job import Engine, Job
+from cleanse.engines.local import LocalEngine
+from cleanse.errors import NoRecordsError
+from cleanse.evidence import Evidence
+from cleanse.facts import Corpus, merge
+from cleanse.formats import Format
+from cleanse.formats_of import detect_formats
+from cleanse.progress import Progress, Silent
+from cleanse.rulepacks import RuleSet, load_packs
+from cleanse.sources import Plan, plan
+from cleanse.state import RunState
+from cleanse.summary import ScanResult, load_result, summarise
+from cleanse.units import Unit, group
+from cleanse.verdicts import Policy
+
+
+def scan(config: ScanConfig, progress: Progress | None = None, evidence: Sequence[Evidence] = ()) -> ScanResult:
+    """Parts a corpus into clean and quarantine.
+
+    Args:
+        config: what to read, by which rules, and where to write.
+        progress: told about stages and records as they go by.
+        evidence: stages that look at suspects or across records, between the two passes.
+
+    Raises:
+        CleanseError: the run cannot go on; the message says what to do, and the same command continues it.
+        SourceError, FormatError, PackError: an input, its columns, or a rule pack is not usable.
+    """
+    progress = progress or Silent()
+    rules = load_packs(config.packs)
+    with RunState(config.out, config.identity(rules.fingerprint)) as state:
+        if state.finished:
+            state.check_pinned()
+            state.tidy()
+            return load_result(config.out, already_done=True)
+        run = _Run(config, rules, state, progress)
+        with LocalEngine(config.n_workers) as engine:
+            with run.stage("inspect"):
+                run.inspect(engine)
+            corpus = run.corpus()
+            for stage in evidence:
+                with run.stage(stage.name):
+                    stage.gather(run.plan, run.units, corpus, state, engine)
+            with run.stage("split"):
+                run.split(engine, corpus, [inspection.STAGE, *(stage.name for stage in evidence)])
+        with run.stage("assemble"):
+            assembly.assemble(state, run.units, corpus, config)
+        return summarise(state, run.plan, run.formats, corpus, actions=run.actions, seconds=run.seconds)
+
+
+class _Run:
+    """One scan's plan and its two passes."""
+
+    def __init__(self, config: ScanConfig, rules: RuleSet, state: RunState, progress: Progress) -> None:
+        self.config, self.rules, self.state, self.progress = config, rules, state, progress
+        self.seconds: dict[str, float] = {}
+        self.actions = {rule.id: rule.action.value for rule in rules.rules}
+        with self.stage("plan"):
+            self.plan: Plan = plan(config.inputs, config.read, state.spool)
+            state.pin_inputs([inputs.identity(source, state.spool) for source in self.plan.sources])
+            self.formats: tuple[Format | None, ...] = detect_formats(self.plan, config)
+            self.units = group(self.plan.shards, config.read.shard_bytes)
+        progress.planned(self.plan, self.formats, resumed=state.resumed)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        self.progress.stage(name)
+        began = time.perf_counter()
+        yield
+        self.seconds[name] = round(time.perf_counter() - began, 3)
+
+    def inspect(self, engine: Engine) -> None:
+        jobs = [
+            Job(inputs.hash_source, inputs.HashTask(source, self.state.folder), f"reading {source.name}")
+            for source in self.plan.sources
+            if not self.state.path(inputs.STAGE, source.index, ".json").exists()
+        ]
+        for unit in self._undone(inspection.STAGE):
+            formats = tuple(self.formats[shard.source.index] for shard in unit.shards)
+            task = inspection.InspectTask(
+                unit, formats, self.config.packs, self.rules.fingerprint, self.config.read, self.state.folder
+            )
+            jobs.append(Job(inspection.inspect_shard, task, str(unit)))
+        for _ in engine.run(jobs, self.progress.advance):
+            pass
+
+    def corpus(self) -> Corpus:
+        committed = (read_json(self.state.path(inspection.STAGE, unit.index, ".json")) for unit in self.units)
+        corpus = merge(self.plan.shards, (shard for unit in committed for shard in unit))
+        if corpus.n_read == 0:
+            names = ", ".join(source.name for source in self.plan.sources[:3])
+            raise NoRecordsError(f"no records in {names}: the input is empty" + " or blank" * (corpus.n_blank > 0))
+        write_json(self.state.folder / "types.json", corpus.types.to_json())
+        return corpus
+
+    def split(self, engine: Engine, corpus: Corpus, evidence: list[str]) -> None:
+        jobs = []
+        for unit in self._undone(splitting.STAGE):
+            shards = [shard.index for shard in unit.shards]
+            task = splitting.SplitTask(
+                unit=unit,
+                offsets=tuple(corpus.offsets[i] for i in shards),
+                file_events=tuple(corpus.file_events[i] for i in shards),
+                evidence=tuple(evidence),
+                policy=Policy(hold_suspects=self.config.suspects == "quarantine", repair=self.config.repair),
+                emit=self.config.emit,
+                packs=self.config.packs,
+                rules_fingerprint=self.rules.fingerprint,
+                read=self.config.read,
+                types=self.state.folder / "types.json",
+                folder=self.state.folder,
+            )
+            jobs.append(Job(splitting.split_shard, task, str(unit)))
+        for _ in engine.run(jobs, self.progress.advance):
+            pass
+
+    def _undone(self, stage: str) -> list[Unit]:
+        """Units whose facts are not committed yet; the others count as progress already made."""
+        undone = [unit for unit in self.units if not self.state.path(stage, unit.index, ".json").exists()]
+        self.progress.resume_at(len(self.units) - len(undone), len(self.units))
+        return undone

@@ -1,0 +1,205 @@
+"""The unfinished run in OUT/.cleanse: who may write there, what is done, and whether it is the same command."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from cleanse.atomic import read_json, sweep, write_json
+from cleanse.config import differences
+from cleanse.errors import CleanseError, NoRecordsError, UsageError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+FOLDER = ".cleanse"
+_BEFORE_RUN_FILE = {"lock", "run.json.tmp"}  # all that a process killed at the very start can have left
+
+
+class RunState:
+    """The exclusive right to write to one output folder, and the record of what is already there.
+
+    Everything a stage commits is one file per unit, ``.cleanse/<stage>/<unit>.<suffix>``; a file that exists is
+    complete. The same command finds those files and goes on after them.
+    """
+
+    def __init__(self, out: Path, identity: Mapping[str, Any]) -> None:
+        """Opens or creates the output folder.
+
+        Raises:
+            UsageError: the folder holds something else, or the run of another command.
+            CleanseError: the folder cannot be written to, or another scan is writing to it.
+        """
+        self.out = out
+        self.folder = out / FOLDER
+        _refuse_foreign(out)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = _lock(self.folder / "lock", out)
+        except OSError as error:
+            raise CleanseError(
+                f"cannot write to the output folder {out}: {error.strerror}; choose another with -o"
+            ) from error
+        try:
+            self._run = self._load(dict(identity))
+            sweep(self.folder)
+        except BaseException:
+            self.close()
+            raise
+
+    def _load(self, identity: dict[str, Any]) -> dict[str, Any]:
+        path = self.folder / "run.json"
+        if not path.exists():
+            run = {"identity": identity, "inputs": None, "finished": False}
+            write_json(path, run)
+            return run
+        run = read_json(path)
+        changed = differences(run["identity"], identity)
+        if changed:
+            what = "the result" if run["finished"] else "an unfinished run"
+            raise UsageError(
+                f"{self.out} holds {what} of a different command: {'; '.join(changed)}. "
+                f"Repeat that command, choose another folder with -o, or remove {self.out}"
+            )
+        return dict(run)
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """What decides the output: the request, the rules, the version."""
+        return dict(self._run["identity"])
+
+    @property
+    def finished(self) -> bool:
+        """Whether this very command has already run to its end here."""
+        return bool(self._run["finished"])
+
+    @property
+    def resumed(self) -> bool:
+        """Whether an earlier process had already got as far as reading the inputs."""
+        return self._run["inputs"] is not None
+
+    @property
+    def spool(self) -> Path:
+        """A folder for inputs that must be kept to be read twice (stdin, transcoded files)."""
+        path = self.folder / "spool"
+        path.mkdir(exist_ok=True)
+        return path
+
+    def path(self, stage: str, unit: int, suffix: str) -> Path:
+        """Where a stage commits its file for one unit of work."""
+        return unit_path(self.folder, stage, unit, suffix)
+
+    def pin_inputs(self, inputs: list[dict[str, Any]]) -> None:
+        """Remembers which inputs this run reads; on resuming, checks that they are still the same.
+
+        Raises CleanseError naming the input that changed: half of the output would come from other data.
+        """
+        pinned = self._run["inputs"]
+        if pinned is None:
+            self._run["inputs"] = inputs
+            write_json(self.folder / "run.json", self._run)
+            return
+        if pinned == inputs:
+            return
+        raise self._changed({i["name"] for i in [*pinned, *inputs] if i not in pinned or i not in inputs})
+
+    def check_pinned(self) -> None:
+        """Raises CleanseError when an input of a finished run is no longer the file that was read."""
+        changed = set()
+        for pinned in self._run["inputs"]:
+            if pinned["changed_ns"] is not None:
+                try:
+                    status = Path(pinned["path"]).stat()
+                except OSError:
+                    continue  # a result stays valid when its input was moved away
+                if (status.st_size, status.st_mtime_ns) != (pinned["bytes"], pinned["changed_ns"]):
+                    changed.add(pinned["name"])
+        if changed:
+            raise self._changed(changed)
+
+    def _changed(self, names: set[str]) -> CleanseError:
+        return CleanseError(
+            f"the input changed since this run began: {', '.join(sorted(names)[:5])}. "
+            f"Restore it, choose another folder with -o, or remove {self.out} to start over"
+        )
+
+    def finish(self) -> None:
+        """Marks the run as done and removes what was only needed on the way."""
+        self._run["finished"] = True
+        write_json(self.folder / "run.json", self._run)
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Removes intermediate files; the lock and run.json stay."""
+        for path in self.folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+
+    def discard(self) -> None:
+        """Leaves no trace: for a run that ended before there was anything worth going on from."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # not empty: it was there before
+            self.out.rmdir()
+
+    def close(self) -> None:
+        """Gives up the lock."""
+        os.close(self._lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        nothing_done = not any((self.folder / "inspect").glob("*.json"))
+        if error is not None and not self.finished and (nothing_done or isinstance(error, NoRecordsError)):
+            self.discard()
+        self.close()
+
+
+def unit_path(folder: Path, stage: str, unit: int, suffix: str) -> Path:
+    """Where a stage commits its file for one unit of work, seen from a worker process."""
+    return folder / stage / f"{unit:06d}{suffix}"
+
+
+def _refuse_foreign(out: Path) -> None:
+    """Raises UsageError unless ``out`` is free or ours."""
+    try:
+        names = {entry.name for entry in out.iterdir()}
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        raise UsageError(f"the output {out} is a file: name a new folder with -o") from None
+    except PermissionError as error:
+        raise CleanseError(f"cannot read the output folder {out}: {error.strerror}") from error
+    folder = out / FOLDER
+    if not names or (folder / "run.json").exists():
+        return
+    if names == {FOLDER} and {entry.name for entry in folder.iterdir()} <= _BEFORE_RUN_FILE:
+        return
+    raise UsageError(f"the output folder {out} is not empty and was not written by cleanse: name a new folder with -o")
+
+
+def _lock(path: Path, out: Path) -> int:
+    """A file descriptor that holds the lock until it is closed or the process ends, in whatever way."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        os.close(descriptor)
+        raise CleanseError(f"another scan (process {holder}) is writing to {out}: wait for it to end") from None
+    except OSError as error:
+        if error.errno not in {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS}:
+            os.close(descriptor)
+            raise  # some network disks have no locks: better unguarded than unusable
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor

@@ -1,0 +1,165 @@
+"""The account of a scan: summary.json, and the same as a typed result."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cleanse import __version__, inputs, splitting
+from cleanse.atomic import read_json, write_json
+from cleanse.errors import CleanseError
+from cleanse.facts import Corpus
+from cleanse.formats import Format
+from cleanse.records import Action
+from cleanse.sources import Plan
+from cleanse.splitting import RuleTally, SplitFacts, Tally
+from cleanse.state import RunState
+
+if TYPE_CHECKING:
+    import datasets
+    import pyarrow as pa
+
+FILE = "summary.json"
+_LIBRARIES = ("datasets", "ftfy", "numba", "numpy", "orjson", "pyarrow", "regex")
+
+
+@dataclass(frozen=True)
+class ScanResult:
+    """What a scan found and where it put it. Counts are records unless they say otherwise."""
+
+    out: Path
+    read: int
+    clean: int
+    quarantined: int
+    suspected: int  # with a suspicion or a proof, wherever they ended
+    repaired: int  # in clean/ with a repair rule's finding
+    findings: int
+    rules: Mapping[str, RuleTally]
+    summary: Mapping[str, Any]  # the content of summary.json
+    already_done: bool = False  # this call found a finished run of the same command
+
+    def load_clean(self) -> datasets.Dataset:
+        """The clean records, memory-mapped."""
+        return _load(self.out / "clean")
+
+    def load_quarantine(self) -> datasets.Dataset:
+        """The quarantined records with their ``cleanse_*`` columns, memory-mapped."""
+        return _load(self.out / "quarantine")
+
+    def load_findings(self) -> pa.Table:
+        """All findings, by source and row (``cleanse.records.FINDINGS_SCHEMA``)."""
+        import pyarrow.parquet as pq  # noqa: PLC0415 - not needed to look at the counts
+
+        return pq.read_table(self.out / "findings.parquet")
+
+
+def _load(folder: Path) -> datasets.Dataset:
+    import datasets  # noqa: PLC0415 - slow to import, and only needed here
+
+    return datasets.load_from_disk(str(folder))
+
+
+def summarise(
+    state: RunState,
+    plan: Plan,
+    formats: Sequence[Format | None],
+    corpus: Corpus,
+    *,
+    actions: Mapping[str, str],
+    seconds: Mapping[str, float],
+) -> ScanResult:
+    """Adds up what the units committed, checks that no record is missing, writes summary.json, ends the run.
+
+    Raises CleanseError when the records read in the two passes, or the two sides of the split, do not agree.
+    """
+    sources: dict[int, Tally] = {source.index: Tally() for source in plan.sources}
+    rules: dict[str, RuleTally] = {}
+    for path in sorted((state.folder / splitting.STAGE).glob("*.json")):
+        facts = SplitFacts.from_json(read_json(path))
+        for index, tally in facts.sources.items():
+            _add(sources[index], tally)
+        for rule, found in facts.rules.items():
+            _add(rules.setdefault(rule, RuleTally()), found)
+    total = Tally()
+    for tally in sources.values():
+        _add(total, tally)
+    if not total.read == total.clean + total.quarantined == corpus.n_read:
+        raise CleanseError(
+            f"{corpus.n_read} records were read first and {total.read} again, {total.clean} are clean and "
+            f"{total.quarantined} quarantined: these must agree. Did an input change during the scan?"
+        )
+    ranked = dict(sorted(rules.items(), key=lambda item: (-item[1].quarantined, -item[1].findings, item[0])))
+    n_findings = sum(tally.findings for tally in rules.values())
+    summary = {
+        "counts": {**vars(total), "blank_lines": corpus.n_blank, "bytes": corpus.n_bytes, "findings": n_findings},
+        "rules": {
+            rule: {"action": actions.get(rule, Action.REJECT.value), **vars(tally)} for rule, tally in ranked.items()
+        },
+        "sources": [
+            {
+                "name": source.name,
+                "bytes": source.n_bytes,
+                "sha256": read_json(state.path(inputs.STAGE, source.index, ".json")),
+                "kind": source.kind,
+                "compression": source.compression,
+                "format": fmt.describe() if fmt else None,
+                **vars(sources[source.index]),
+            }
+            for source, fmt in zip(plan.sources, formats, strict=True)
+        ],
+        "seconds": dict(seconds),
+        "versions": {"cleanse": __version__, "python": platform.python_version(), **_versions()},
+        "configuration": state.identity,
+    }
+    write_json(state.out / FILE, summary)
+    state.finish()
+    return load_result(state.out)
+
+
+def load_result(out: Path, *, already_done: bool = False) -> ScanResult:
+    """The result that lies in an output directory.
+
+    Raises CleanseError when there is none, or the scan that writes it has not ended.
+    """
+    try:
+        summary = read_json(out / FILE)
+    except FileNotFoundError:
+        raise CleanseError(
+            f"{out} holds no finished scan: expected {FILE} in it. Run cleanse scan ... -o {out}"
+        ) from None
+    counts = summary["counts"]
+    return ScanResult(
+        out=out,
+        read=counts["read"],
+        clean=counts["clean"],
+        quarantined=counts["quarantined"],
+        suspected=counts["suspected"],
+        repaired=counts["repaired"],
+        findings=counts["findings"],
+        rules={rule: RuleTally(**_counts(tally)) for rule, tally in summary["rules"].items()},
+        summary=summary,
+        already_done=already_done,
+    )
+
+
+def _counts(tally: Mapping[str, Any]) -> dict[str, int]:
+    return {name: count for name, count in tally.items() if name != "action"}
+
+
+def _add(total: Tally | RuleTally, more: Tally | RuleTally) -> None:
+    for name, count in vars(more).items():
+        setattr(total, name, getattr(total, name) + count)
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _LIBRARIES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "missing"
+    return found
