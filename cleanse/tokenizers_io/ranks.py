@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import orjson
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers, processors
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers, processors
 from tokenizers.models import BPE
 
 from cleanse.tokenizers_io.loaded import LoadedTokenizer, TokenizerError
@@ -83,6 +83,8 @@ def load_tiktoken(path: Path, source: str) -> LoadedTokenizer:
         )
     pattern, special = known
     tokenizer = from_ranks(ranks, pattern, special)
+    if pattern in (QWEN, QWEN35):
+        tokenizer.normalizer = normalizers.NFC()  # as Qwen's own encoder does before tiktoken
     ends = "<|im_end|>" if "<|im_end|>" in special else "<|end_of_text|>" if special == _LLAMA3 else "<|endoftext|>"
     starts = {"bos_token": "<|begin_of_text|>"} if special == _LLAMA3 else {}
     return LoadedTokenizer(tokenizer, source, {"eos_token": ends, **starts})

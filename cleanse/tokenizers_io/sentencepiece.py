@@ -77,18 +77,18 @@ def load_sentencepiece(path: Path, source: str) -> LoadedTokenizer:
 
 def _bpe(model: SentencePieceModel) -> BPE:
     vocabulary = {piece: i for i, piece in enumerate(model.pieces)}
-    merges: list[tuple[float, int, int, tuple[str, str]]] = []
+    merges: list[tuple[float, int, int, int, tuple[str, str]]] = []
     for i, (piece, kind) in enumerate(zip(model.pieces, model.types, strict=True)):
         if kind in (_CONTROL, _UNKNOWN, _BYTE):
             continue
         for cut in range(1, len(piece)):
             left, right = piece[:cut], piece[cut:]
             if left in vocabulary and right in vocabulary:
-                merges.append((-model.scores[i], vocabulary[left], vocabulary[right], (left, right)))
-    merges.sort(key=lambda merge: merge[:3])  # a better score merges first
+                merges.append((-model.scores[i], i, vocabulary[left], vocabulary[right], (left, right)))
+    merges.sort(key=lambda merge: merge[:4])  # a better score merges first, then an earlier piece
     return BPE(
         vocabulary,
-        [merge[3] for merge in merges],
+        [merge[4] for merge in merges],
         unk_token=model.pieces[model.unk_id],
         fuse_unk=True,
         byte_fallback=model.byte_fallback,
