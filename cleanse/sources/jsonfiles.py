@@ -1,0 +1,67 @@
+"""JSON records from a file: one per line, or one after the other in an array or a stream of values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cleanse.blocks import RecordBlock
+from cleanse.sources.fastjson import cast_columns, empty
+from cleanse.sources.fileevents import Blanks, closing_block, stream_events
+from cleanse.sources.jsonblock import JsonParser
+from cleanse.sources.lines import Lines, line_blocks, skip_to_line
+from cleanse.sources.model import ReadOptions, Shard, ShardFacts
+from cleanse.sources.streams import Stream, open_stream
+from cleanse.sources.types import Types
+
+
+def read_json(
+    shard: Shard, options: ReadOptions, types: Types | None, facts: ShardFacts
+) -> Iterator[RecordBlock]:
+    """The records of one shard of a JSON or JSONL file."""
+    source = shard.source
+    parser = JsonParser(source, types, facts)
+    blanks = Blanks()
+    stream = open_stream(source.path, source.compression, max(0, shard.start - 1))
+    try:
+        for lines in _texts(stream, shard, options):
+            block, state = parser.parse(lines)
+            for index in state.blank:
+                blanks.add(int(index[0]) + lines.first_row, len(index))
+            facts.n_records += len(lines)
+            facts.n_bytes += lines.n_bytes
+            facts.n_blank = blanks.count
+            yield block
+        events = [*blanks.events(), *stream_events(shard, stream, facts.n_records)]
+    finally:
+        stream.close()
+    batch = cast_columns(empty(parser.target.plain_schema), parser.schema or parser.target.schema)
+    yield from closing_block(batch, events)
+
+
+def _texts(stream: Stream, shard: Shard, options: ReadOptions) -> Iterator[Lines]:
+    source = shard.source
+    if source.kind == "json":
+        from cleanse.sources.jsonvalues import value_blocks  # noqa: PLC0415 - compiles a kernel
+
+        return value_blocks(
+            stream.read, block_bytes=options.block_bytes, max_record_bytes=options.max_record_bytes
+        )
+    return line_shard(stream, shard, options)
+
+
+def line_shard(stream: Stream, shard: Shard, options: ReadOptions) -> Iterator[Lines]:
+    """The lines that begin in a shard; ``stream`` stands one byte before it (at 0 for the first)."""
+    start = shard.start
+    if start > 0:
+        skipped = skip_to_line(stream.read, shard.stop - start)
+        if skipped is None:
+            return iter(())
+        start += skipped - 1
+        stream.seek(start)
+    return line_blocks(
+        stream.read,
+        block_bytes=options.block_bytes,
+        max_record_bytes=options.max_record_bytes,
+        start=start,
+        stop=None if shard.source.compression else shard.stop,
+    )

@@ -1,0 +1,130 @@
+"""Decides what to read, in which order and in which parts. Depends on the inputs and options only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from cleanse.sources.discover import Found, Nature, find, nature
+from cleanse.sources.errors import SourceError
+from cleanse.sources.model import ReadOptions, Shard, Source
+from cleanse.sources.reader import open_shard
+
+_HEAD_BLOCK = 1 << 20  # bytes per block when only a few records are wanted
+_UNPACK_FIRST = ("parquet", "arrow")  # need random access
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a scan reads: sources in the order of the inputs, and their shards in the order of their rows."""
+
+    sources: tuple[Source, ...]
+    shards: tuple[Shard, ...]
+    options: ReadOptions
+
+    def head(self, source: Source, n: int = 200) -> list[dict[str, Any]]:
+        """Up to ``n`` of a source's first parseable records, as Python values."""
+        shards = [shard for shard in self.shards if shard.source.index == source.index]
+        options = ReadOptions(
+            max_record_bytes=self.options.max_record_bytes,
+            block_bytes=_HEAD_BLOCK,
+            shard_bytes=self.options.shard_bytes,
+            input_format=self.options.input_format,
+        )
+        records: list[dict[str, Any]] = []
+        for shard in shards:
+            for block in open_shard(shard, options):
+                wanted = min(n - len(records), block.batch.num_rows)
+                if block.raw is not None and source.kind in ("jsonl", "json"):
+                    records += [_record(block.raw.line(i), block.batch, i) for i in range(wanted)]
+                else:
+                    records += block.batch.slice(0, wanted).to_pylist()
+                if len(records) >= n:
+                    return records
+        return records
+
+
+def _record(raw: bytes, batch: Any, i: int) -> dict[str, Any]:
+    """A record as it stands in the file: without the columns that only other records have."""
+    try:
+        value: dict[str, Any] = orjson.loads(raw)
+    except orjson.JSONDecodeError:  # NaN, and the like
+        value = batch.slice(i, 1).to_pylist()[0]
+    return value
+
+
+def plan(inputs: Sequence[str], options: ReadOptions, spool: Path) -> Plan:
+    """Finds and cuts the inputs.
+
+    Args:
+        inputs: files, folders (written by ``save_to_disk``, or with files of known formats), patterns, hub ids
+            (``owner/name[:config[:split]]``), ``-`` for standard input.
+        options: sizes, and the input format where names do not tell it.
+        spool: folder for what cannot be read where it is: standard input, hub data sets, UTF-16 text,
+            compressed Parquet and Arrow files. Made when it is needed.
+
+    Raises:
+        SourceError: an input is missing, unreadable or of no known format.
+    """
+    sources: list[Source] = []
+    shards: list[Shard] = []
+    for found in find(list(inputs), options.input_format):
+        for source in _sources(found, len(sources), options, spool):
+            sources.append(source)
+            shards += [
+                Shard(len(shards) + i, source, start, stop)
+                for i, (start, stop) in enumerate(_cuts(source, options))
+            ]
+    return Plan(tuple(sources), tuple(shards), options)
+
+
+def _sources(found: Found, index: int, options: ReadOptions, spool: Path) -> list[Source]:
+    if found.origin == "hub":
+        from cleanse.sources.hub import spool_hub  # noqa: PLC0415 - imports datasets
+
+        return [
+            Source(index + i, name, path, "arrow", None, os.path.getsize(path))
+            for i, (name, path) in enumerate(spool_hub(found.name, spool))
+        ]
+    path = found.path
+    if found.origin == "stdin":
+        from cleanse.sources.spool import spool_stdin  # noqa: PLC0415 - rarely needed
+
+        path = spool_stdin(spool)
+    what = nature(found.name, path, options.input_format)
+    return [_source(found.name, path, index, what, spool)]
+
+
+def _source(name: str, path: str, index: int, what: Nature, spool: Path) -> Source:
+    """The source of one file, by way of a copy in the spool where the file itself will not do."""
+    size, expanded = os.path.getsize(path), 0
+    compression = what.compression
+    if what.encoding or (compression and what.kind in _UNPACK_FIRST):
+        from cleanse.sources.spool import transcode, unpack  # noqa: PLC0415 - rarely needed
+
+        expanded = size if compression else 0
+        path = (
+            transcode(path, compression, what.encoding, spool, index)
+            if what.encoding
+            else unpack(name, path, str(compression), spool, index)
+        )
+        size, compression = os.path.getsize(path), None
+    return Source(index, name, path, what.kind, compression, size, what.encoding, expanded)
+
+
+def _cuts(source: Source, options: ReadOptions) -> list[tuple[int, int]]:
+    if source.kind in _UNPACK_FIRST:
+        from cleanse.sources.arrowfiles import cuts  # noqa: PLC0415 - loads the Parquet reader
+
+        return cuts(source, options)
+    if source.kind not in ("jsonl", "text") or source.compression:
+        return [(0, source.n_bytes)]
+    size = options.shard_bytes
+    if size < 1:
+        raise SourceError(f"shards of {size} bytes: expected at least 1")
+    return [(at, min(at + size, source.n_bytes)) for at in range(0, source.n_bytes, size)] or [(0, 0)]
