@@ -1,0 +1,216 @@
+"""N-grams of prompts: counted in fixed tables first, exactly for the few that matter afterwards.
+
+Every kernel walks over the distinct n-grams (1 to MAX_N tokens, never across a break) of the counted exchanges of
+one shard. Sums do not depend on the order of shards, so neither does anything that follows from them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from cleanse.corpus.tokens import BREAK_HASH, mix
+
+MAX_N = 5
+_SET_BITS = 14  # the set of one prompt's n-grams: at most 1024 * MAX_N of them
+_U = np.uint64
+_FULL = 65535
+
+
+@njit(cache=True, nogil=True)
+def new_set():  # type: ignore[no-untyped-def]  # noqa: ANN201
+    """An empty set of hashes that is emptied by raising its stamp."""
+    return np.zeros(1 << _SET_BITS, np.uint64), np.zeros(1 << _SET_BITS, np.int64)
+
+
+@njit(cache=True, nogil=True)
+def distinct(tokens, keys, stamps, stamp, out, order, place):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Writes the distinct n-grams of one prompt to ``out`` (hash), ``order`` (n) and ``place`` (first position)."""
+    mask = _U((1 << _SET_BITS) - 1)
+    count = 0
+    for i in range(len(tokens)):
+        h = _U(0)
+        for n in range(MAX_N):
+            if i + n >= len(tokens) or tokens[i + n] == BREAK_HASH:
+                break
+            h = mix(h + tokens[i + n] * _U(2 * n + 3))
+            slot = h & mask
+            while stamps[slot] == stamp and keys[slot] != h:
+                slot = (slot + _U(1)) & mask
+            if stamps[slot] != stamp:
+                stamps[slot] = stamp
+                keys[slot] = h
+                out[count] = h
+                order[count] = n + 1
+                place[count] = i
+                count += 1
+    return count
+
+
+@njit(cache=True, nogil=True, inline="always")
+def pair_hash(ngram, group):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """One hash for an n-gram and a group."""
+    return mix(ngram ^ mix(_U(group) + _U(0x632BE59BD9B4E019)))
+
+
+@njit(cache=True, nogil=True)
+def count_ngrams(offsets, tokens, counted, table, shift):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Adds every exchange's distinct n-grams to ``table`` (uint16, saturating), slot = hash >> shift."""
+    keys, stamps = new_set()
+    out = np.empty(1024 * MAX_N, np.uint64)
+    order, place = np.empty(len(out), np.uint8), np.empty(len(out), np.int32)
+    for u in range(len(counted)):
+        if not counted[u]:
+            continue
+        for k in range(distinct(tokens[offsets[u] : offsets[u + 1]], keys, stamps, u + 1, out, order, place)):
+            slot = out[k] >> shift
+            if table[slot] < _FULL:
+                table[slot] += 1
+
+
+@njit(cache=True, nogil=True)
+def count_pairs(offsets, tokens, counted, group, floor, table, shift, pairs, pair_shift):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Adds every (n-gram, group) pair to ``pairs``, for n-grams that occur at least ``floor`` times."""
+    keys, stamps = new_set()
+    out = np.empty(1024 * MAX_N, np.uint64)
+    order, place = np.empty(len(out), np.uint8), np.empty(len(out), np.int32)
+    for u in range(len(counted)):
+        if not counted[u] or group[u].max() < 0:
+            continue
+        for k in range(distinct(tokens[offsets[u] : offsets[u + 1]], keys, stamps, u + 1, out, order, place)):
+            if table[out[k] >> shift] < floor:
+                continue
+            for e in range(group.shape[1]):
+                if group[u, e] >= 0:
+                    slot = pair_hash(out[k], group[u, e]) >> pair_shift
+                    if pairs[slot] < _FULL:
+                        pairs[slot] += 1
+
+
+@njit(cache=True, nogil=True)
+def find_pairs(start, base, offsets, tokens, counted, group, rate, floor, purity, gain, table, shift, pairs, pair_shift, keys, ngram, owner, n_of, joint, marks, n_found):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, E501
+    """Counts exactly the pairs whose sketched counts allow a trigger.
+
+    Stops before an exchange that might overflow the table and returns its number, so that the caller can grow it;
+    returns len(counted) when done. ``n_found`` is (1,).
+    """
+    seen, stamps = new_set()
+    out = np.empty(1024 * MAX_N, np.uint64)
+    order, place = np.empty(len(out), np.uint8), np.empty(len(out), np.int32)
+    mask = _U(len(keys) - 1)
+    for u in range(start, len(counted)):
+        if not counted[u] or group[u].max() < 0:
+            continue
+        if n_found[0] + (offsets[u + 1] - offsets[u]) * MAX_N * group.shape[1] > len(keys) // 2:
+            return u
+        for k in range(distinct(tokens[offsets[u] : offsets[u + 1]], seen, stamps, u + 1, out, order, place)):
+            total = table[out[k] >> shift]
+            if total < floor:
+                continue
+            for e in range(group.shape[1]):
+                g = group[u, e]
+                if g < 0:
+                    continue
+                h = pair_hash(out[k], g)
+                both = pairs[h >> pair_shift]
+                share = min(both / total, 1.0)
+                if both < floor or share < purity or both * np.log(share / rate[g]) < gain:
+                    continue
+                slot = h & mask
+                while owner[slot] >= 0 and keys[slot] != h:
+                    slot = (slot + _U(1)) & mask
+                if owner[slot] < 0:
+                    keys[slot] = h
+                    ngram[slot] = out[k]
+                    owner[slot] = g
+                    n_of[slot] = order[k]
+                    n_found[0] += 1
+                joint[slot] += 1
+                marks[slot] += mix(_U(base + u) + _U(0x51ED2701))
+    return len(counted)
+
+
+@njit(cache=True, nogil=True)
+def count_exactly(offsets, tokens, counted, wanted, totals):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Adds to ``totals`` (wanted,) how many exchanges hold each of the ``wanted`` n-grams (sorted hashes)."""
+    seen, stamps = new_set()
+    out = np.empty(1024 * MAX_N, np.uint64)
+    order, place = np.empty(len(out), np.uint8), np.empty(len(out), np.int32)
+    size = 16
+    while size < 4 * len(wanted):
+        size *= 2
+    mask = _U(size - 1)
+    index = np.full(size, -1, np.int32)
+    for w in range(len(wanted)):
+        slot = wanted[w] & mask
+        while index[slot] >= 0:
+            slot = (slot + _U(1)) & mask
+        index[slot] = w
+    for u in range(len(counted)):
+        if not counted[u]:
+            continue
+        for k in range(distinct(tokens[offsets[u] : offsets[u + 1]], seen, stamps, u + 1, out, order, place)):
+            slot = out[k] & mask
+            while index[slot] >= 0 and wanted[index[slot]] != out[k]:
+                slot = (slot + _U(1)) & mask
+            if index[slot] >= 0:
+                totals[index[slot]] += 1
+
+
+@njit(cache=True, nogil=True)
+def find_places(base, offsets, tokens, counted, wanted, threshold, out_which, out_exchange, out_place):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Writes (which of ``wanted``, exchange, first position) for a sample; returns how many there are.
+
+    An exchange is in the sample of an n-gram where the hash of its number is at most ``threshold`` (wanted,): the
+    same ones whatever the shards. Where the output arrays are too short only the number is right.
+    """
+    seen, stamps = new_set()
+    out = np.empty(1024 * MAX_N, np.uint64)
+    order, place = np.empty(len(out), np.uint8), np.empty(len(out), np.int32)
+    size = 16
+    while size < 4 * len(wanted):
+        size *= 2
+    mask = _U(size - 1)
+    index = np.full(size, -1, np.int32)
+    for w in range(len(wanted)):
+        slot = wanted[w] & mask
+        while index[slot] >= 0:
+            slot = (slot + _U(1)) & mask
+        index[slot] = w
+    n = 0
+    for u in range(len(counted)):
+        if not counted[u]:
+            continue
+        draw = mix(_U(base + u) + _U(0xA5A5A5A5))
+        for k in range(distinct(tokens[offsets[u] : offsets[u + 1]], seen, stamps, u + 1, out, order, place)):
+            slot = out[k] & mask
+            while index[slot] >= 0 and wanted[index[slot]] != out[k]:
+                slot = (slot + _U(1)) & mask
+            w = index[slot]
+            if w >= 0 and draw <= threshold[w]:
+                if n < len(out_which):
+                    out_which[n] = w
+                    out_exchange[n] = base + u
+                    out_place[n] = place[k]
+                n += 1
+    return n
+
+
+@njit(cache=True, nogil=True)
+def move(old, new):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Moves the entries of one pair table (keys, ngram, owner, order, joint, marks) to a larger one."""
+    keys, ngram, owner, order, joint, marks = old
+    new_keys, new_ngram, new_owner, new_order, new_joint, new_marks = new
+    mask = _U(len(new_keys) - 1)
+    for k in range(len(keys)):
+        if owner[k] < 0:
+            continue
+        slot = keys[k] & mask
+        while new_owner[slot] >= 0:
+            slot = (slot + _U(1)) & mask
+        new_keys[slot] = keys[k]
+        new_ngram[slot] = ngram[k]
+        new_owner[slot] = owner[k]
+        new_order[slot] = order[k]
+        new_joint[slot] = joint[k]
+        new_marks[slot] = marks[k]
