@@ -43,7 +43,8 @@ def main() -> None:
 @click.option("--engine", default="local", show_default=True, type=click.Choice(["local"]))
 @click.option("--workers", default=0, show_default="one per processor", type=click.IntRange(min=0), metavar="N")
 @click.option("--emit", default="arrow", show_default=True, metavar="KINDS", help="Also write jsonl, parquet (a,b).")
-@click.option("--max-record-bytes", default="64MB", show_default=True, metavar="SIZE", help="Larger: by reference.")
+@click.option("--max-record-bytes", default="64MiB", show_default=True, metavar="SIZE", help="Larger: by reference.")
+@click.option("--shard-bytes", default="64MiB", show_default=True, metavar="SIZE", help="Work and resume by so much.")
 @click.option(
     "--fail-on",
     default="never",

@@ -68,10 +68,11 @@ class _Run:
         self.actions = {rule.id: rule.action.value for rule in rules.rules}
         with self.stage("plan"):
             self.plan: Plan = plan(config.inputs, config.read, state.spool)
+            resumed = state.resumed
             state.pin_inputs([inputs.identity(source, state.spool) for source in self.plan.sources])
             self.formats: tuple[Format | None, ...] = detect_formats(self.plan, config)
             self.units = group(self.plan.shards, config.read.shard_bytes)
-        progress.planned(self.plan, self.formats, resumed=state.resumed)
+        progress.planned(self.plan, self.formats, resumed=resumed)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -176,7 +176,7 @@ def _refuse_foreign(out: Path) -> None:
     except FileNotFoundError:
         return
     except NotADirectoryError:
-        raise UsageError(f"the output {out} is a file: name a new folder with -o") from None
+        raise UsageError(f"the output {out} is a file, or lies below one: name a new folder with -o") from None
     except PermissionError as error:
         raise CleanseError(f"cannot read the output folder {out}: {error.strerror}") from error
     folder = out / FOLDER

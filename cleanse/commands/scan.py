@@ -39,6 +39,7 @@ def run_scan(
     workers: int,
     emit: str,
     max_record_bytes: str,
+    shard_bytes: str,
     fail_on: str,
     as_json: bool,
     quiet: bool,
@@ -56,7 +57,11 @@ def run_scan(
         emit=tuple(kind.strip() for kind in emit.split(",") if kind.strip()),
         engine=engine,
         workers=workers,
-        read=ReadOptions(max_record_bytes=parse_size(max_record_bytes), input_format=input_format),
+        read=ReadOptions(
+            max_record_bytes=parse_size(max_record_bytes),
+            shard_bytes=parse_size(shard_bytes),
+            input_format=input_format,
+        ),
     )
     errors = Console(stderr=True, highlight=False)
     if probe == "auto" and not quiet:
