@@ -1,41 +1,49 @@
-"""Text that was decoded with the wrong encoding: ftfy judges it, a kernel count says which texts to ask about."""
+"""Measures of misread text: ftfy judges it, and a count of the kernel says which texts to ask about."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import ftfy.badness
 import numpy as np
+from numpy.typing import NDArray
 
 from cleanse.measures import Measure, Span, TextBatch, Values, register
 from cleanse.rules import profile_columns as col
+from cleanse.rules.misread import badness, mend_misread
 from cleanse.rules.profile import profile_of
-from cleanse.rules.repairs import mend_mojibake
-
-_PIECE = 1_000_000  # characters that ftfy looks at in one go
 
 
-def _badness(text: str) -> int:
-    return sum(ftfy.badness.badness(text[i : i + _PIECE]) for i in range(0, len(text), _PIECE))
+def _judged(texts: TextBatch) -> NDArray[np.float64]:
+    """Badness before and after the repair, per segment: shape (segments, 2), computed once."""
+    return texts.once("misread", _judge)
 
 
-def _on_candidates(judge: Callable[[str], float]) -> Callable[[TextBatch], Values]:
-    def compute(texts: TextBatch) -> Values:
-        values = np.zeros(len(texts))
-        for segment in np.flatnonzero(profile_of(texts)[:, col.UTF8_IN_TEXT] > 0):
-            values[segment] = judge(texts.text(int(segment)))
-        return values
-
-    return compute
-
-
-def _mendable(text: str) -> float:
-    before = _badness(text)
-    return float(before - _badness(mend_mojibake(text))) if before else 0.0
+def _judge(texts: TextBatch) -> NDArray[np.float64]:
+    values = np.zeros((len(texts), 2))
+    for segment in np.flatnonzero(profile_of(texts)[:, col.UTF8_IN_TEXT] > 0):
+        text = texts.text(int(segment))
+        before = badness(text)
+        if before:
+            values[segment] = before, badness(mend_misread(text))
+    return values
 
 
-def _left(text: str) -> float:
-    return float(_badness(mend_mojibake(text))) if _badness(text) else 0.0
+def mended_text(texts: TextBatch, segment: int) -> str | None:
+    """The text as the repair leaves it; None where it was not misread."""
+    return mend_misread(texts.text(segment)) if _judged(texts)[segment, 0] > 0 else None
+
+
+def _mended(texts: TextBatch) -> Values:
+    before, after = _judged(texts).T
+    return before - after
+
+
+def _left(texts: TextBatch) -> Values:
+    return _judged(texts)[:, 1]
+
+
+def _left_share(texts: TextBatch) -> Values:
+    before, after = _judged(texts).T
+    return np.divide(after, before, out=np.full(len(before), np.nan), where=before > 0)
 
 
 def _spans(text: str) -> list[Span]:
@@ -44,5 +52,7 @@ def _spans(text: str) -> list[Span]:
 
 
 _DOC = "Sequences that only misread UTF-8 makes (ftfy's badness), in texts whose bytes would be UTF-8 again"
-register(Measure("mojibake", "sequences", f"{_DOC}: those that ftfy mends.", _on_candidates(_mendable), _spans))
-register(Measure("mojibake_left", "sequences", f"{_DOC}: those left after ftfy.", _on_candidates(_left), _spans))
+register(Measure("mojibake", "sequences", f"{_DOC}: those that the repair mends.", _mended, _spans))
+register(Measure("mojibake_left", "sequences", f"{_DOC}: those left after the repair.", _left, _spans))
+register(Measure("mojibake_left_share", "share of sequences", f"{_DOC}: left after the repair, over all.",
+                 _left_share, _spans))  # fmt: skip

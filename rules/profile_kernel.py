@@ -31,7 +31,7 @@ _BLACK_FLAG = 0x1F3F4
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _decode(data: NDArray[np.uint8], i: int) -> tuple[int, int]:
+def decode(data: NDArray[np.uint8], i: int) -> tuple[int, int]:
     """Code point at byte ``i`` of valid UTF-8, and where the next one starts."""
     b = np.int64(data[i])
     if b < 0x80:
@@ -109,7 +109,7 @@ def profile(
                 i += 1
                 need_1252 = need_1251 = 0
             else:
-                cp, i = _decode(data, i)
+                cp, i = decode(data, i)
                 # UTF-8 that was read as windows-1252 or -1251: a lead byte, then its continuation bytes.
                 if cp < 0x2200:
                     v = byte_1252[cp]
@@ -200,7 +200,7 @@ def profile(
                         elif cp == 0x1B and i < end and data[i] == 0x5B:
                             row[col.ANSI] += 1
                     elif kind == c.ZERO_WIDTH:
-                        following = np.int64(table[_decode(data, i)[0]]) if i < end else c.SPACE
+                        following = np.int64(table[decode(data, i)[0]]) if i < end else c.SPACE
                         if cp == 0xFEFF and chars == 1:
                             row[col.LEADING_BOM] = 1
                         elif not zero_width_fits(cp, prev, following, joins, unspaced, chars == 1):

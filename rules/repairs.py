@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
-import ftfy
-import ftfy.badness
 import regex
 
 from cleanse.repairs import Repair, register
 from cleanse.rules import locate
+from cleanse.rules.misread import mend_misread
 
 _OVERSTRIKE = re.compile(r"([^\x08\n])\x08\1|_\x08(?=[^\x08\n])")  # a terminal's bold and underlined letters
 _ANSI = re.compile(r"\x1b\[(?:[0-9;?]+[A-HJKSTfhlmnsu]|[mKJH](?![A-Za-z]))")
@@ -49,26 +48,8 @@ def strip_bidi(text: str) -> str:
     return _BIDI_OVERRIDES.sub("", _BIDI.sub("", text))
 
 
-def mend_mojibake(text: str) -> str:
-    """ftfy's repair of text that was decoded with the wrong encoding, line by line where needed."""
-    fixed = _settled(text)
-    if "\n" in fixed and ftfy.badness.is_bad(fixed):  # lines may have come from different hands
-        fixed = "\n".join(_settled(line) if ftfy.badness.is_bad(line) else line for line in fixed.split("\n"))
-    return fixed
-
-
-def _settled(text: str) -> str:
-    """``ftfy.fix_encoding`` until nothing changes: it peels one layer that it can see at a time."""
-    for _ in range(4):
-        fixed = ftfy.fix_encoding(text)
-        if fixed == text:
-            break
-        text = fixed
-    return text
-
-
 register(Repair("strip_controls", strip_controls.__doc__ or "", strip_controls))
 register(Repair("strip_zero_width", strip_zero_width.__doc__ or "", strip_zero_width))
 register(Repair("strip_bom", strip_bom.__doc__ or "", strip_bom))
 register(Repair("strip_bidi", strip_bidi.__doc__ or "", strip_bidi))
-register(Repair("ftfy", mend_mojibake.__doc__ or "", mend_mojibake))
+register(Repair("ftfy", mend_misread.__doc__ or "", mend_misread))

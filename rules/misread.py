@@ -1,0 +1,90 @@
+"""Undoes a wrong decoding: ftfy first, then sequence by sequence where spaces took the place of bytes.
+
+Text that was read as Latin-1 or windows-1252 and then had its white space normalised has lost the bytes 0x85
+(NEL) and 0xA0 (NBSP): both stand as plain spaces inside what were letters. ftfy gives up on such a line. Here
+each sequence is decoded by itself, and a space inside one becomes the byte that makes the more usual letter.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+import ftfy
+import ftfy.badness
+
+from cleanse.rules.contexts import windows_bytes
+from cleanse.rules.ngram_model import letter_score
+
+_ROUNDS = 4  # misread text may have been misread again
+_LOST = (0x85, 0xA0)
+_ENOUGH = 3  # whole sequences that show that a text was misread, before spaces are taken for bytes
+_PIECE = 1_000_000  # characters that ftfy looks at in one go
+
+
+def badness(text: str) -> int:
+    """ftfy's count of sequences that hardly any text but misread text has."""
+    return sum(ftfy.badness.badness(text[i : i + _PIECE]) for i in range(0, len(text), _PIECE))
+
+
+def mend_misread(text: str) -> str:
+    """The text as it was before it was decoded with the wrong encoding, as far as that can be told."""
+    before = badness(text)
+    if before == 0:
+        return text
+    best, left = _ftfy(text), 0
+    left = badness(best)
+    if left == 0:
+        return best
+    by_line = "\n".join(_ftfy(line) if badness(line) else line for line in text.split("\n"))
+    by_sequence = _ftfy(_decode_sequences(text))
+    for candidate in (by_line, by_sequence):
+        candidate_left = badness(candidate)
+        if candidate_left < left:
+            best, left = candidate, candidate_left
+    return best if left < before else text
+
+
+def _ftfy(text: str) -> str:
+    for _ in range(_ROUNDS):
+        fixed = ftfy.fix_encoding(text)
+        if fixed == text:
+            break
+        text = fixed
+    return text
+
+
+@cache
+def _bytes_of() -> dict[str, int]:
+    """The byte of each character in sloppy windows-1252."""
+    return {chr(point): int(byte) for point, byte in enumerate(windows_bytes("cp1252")) if byte}
+
+
+@cache
+def _sequence() -> re.Pattern[str]:
+    """A lead byte and its continuation bytes as characters; a space may stand for one of them."""
+    lead2, lead3, lead4, tail = (
+        "".join(re.escape(char) for char, byte in _bytes_of().items() if low <= byte < high)
+        for low, high in ((0xC2, 0xE0), (0xE0, 0xF0), (0xF0, 0xF5), (0x80, 0xC0))
+    )
+    rest = f"[{tail} ]"
+    return re.compile(f"[{lead2}]{rest}|[{lead3}]{rest}{{2}}|[{lead4}]{rest}{{3}}")
+
+
+def _decode_sequences(text: str) -> str:
+    whole = sum(1 for m, _ in zip(_sequence().finditer(text), range(1000), strict=False) if " " not in m.group())
+    return _sequence().sub(_decoded, text) if whole >= _ENOUGH else text
+
+
+def _decoded(match: re.Match[str]) -> str:
+    found = match.group()
+    tries = [found] if " " not in found else [found.replace(" ", chr(byte)) for byte in _LOST]
+    letters = []
+    for attempt in tries:
+        raw = bytes(_bytes_of()[char] for char in attempt if char in _bytes_of())
+        try:
+            letters.append(raw.decode("utf-8"))
+        except UnicodeDecodeError:
+            continue
+    letters = [letter for letter in letters if len(letter) == 1]
+    return min(letters, key=letter_score) if letters else found
