@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -117,7 +116,7 @@ def check_shape(block: Candidates) -> None:
     for i in odd.tolist():
         text = lines.text(i)
         if text.startswith(BOM):
-            _leave_out_bom(block, i)
+            leave_out_bom(block, i)
         text = text.removeprefix(BOM).strip(SPACE)
         if not text:
             spaces.append(i)
@@ -131,17 +130,17 @@ def check_shape(block: Candidates) -> None:
 
 def check_utf8(block: Candidates) -> None:
     """Judges every text with bytes that are not UTF-8: a block parser lets them through."""
-    lines = block.lines
-    view = memoryview(lines.data)
-    if _is_utf8(view):
+    if _is_utf8(memoryview(block.lines.data)):
         return
-    for offset in _invalid_offsets(view):
-        i = int(np.searchsorted(lines.starts, offset, side="right")) - 1
-        if i >= 0 and block.good[i] and offset < lines.ends[i]:
+    for i in block.index().tolist():
+        try:
+            block.text(i).decode("utf-8")
+        except UnicodeDecodeError:
             block.judge(i)
 
 
-def _leave_out_bom(block: Candidates, i: int) -> None:
+def leave_out_bom(block: Candidates, i: int) -> None:
+    """Moves the start of a text behind its byte order mark, with an event."""
     lines = block.lines
     at_start = lines.base + int(lines.starts[i]) == 0
     if block.starts is lines.starts:
@@ -162,14 +161,3 @@ def _is_utf8(view: memoryview) -> bool:
     except pa.ArrowInvalid:
         return False
     return True
-
-
-def _invalid_offsets(view: memoryview) -> Iterator[int]:
-    """The first bad byte of every line that has one. Lines cannot share a character, so each is decoded alone."""
-    position = 0
-    for line in bytes(view).split(b"\n"):
-        try:
-            line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            yield position + error.start
-        position += len(line) + 1

@@ -27,6 +27,10 @@ def likely(raw: bytes, offset: int) -> str:
     if raw[offset] == 0xED and 0xA0 <= (raw[offset + 1 : offset + 2] or b"\0")[0] <= 0xBF:
         return "likely a UTF-16 surrogate encoded on its own (CESU-8)"
     sample = raw[max(0, offset - _SAMPLE // 2) : offset + _SAMPLE // 2]
+    text = sample.decode("utf-8", "surrogateescape")
+    lost = sum(1 for c in text if "\udc80" <= c <= "\udcff")
+    if sum(1 for c in text if c > "\x7f") > 2 * lost:
+        return "UTF-8 otherwise: likely a character that was cut or overwritten"
     high = [b for b in sample if b >= 0x80]
     runs = sum(1 for a, b in zip(sample, sample[1:], strict=False) if a >= 0x80 and b >= 0x80)
     if 2 * runs > len(high) > 3:  # mostly neighbours: a script of its own, not accents among ASCII

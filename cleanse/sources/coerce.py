@@ -65,7 +65,7 @@ def _object(
         below = target.by_name[key]
         if child is None or (type(child) is str and not below.as_json and below.usual is None):
             continue
-        new = _value(child, below, f"{path}.{key}" if path else key, row, events)
+        new = coerce_value(child, below, f"{path}.{key}" if path else key, row, events)
         if new is not child:
             if made is value:
                 made = dict(value)
@@ -73,7 +73,8 @@ def _object(
     return made
 
 
-def _value(value: Any, target: Target, path: str, row: int, events: list[ReadEvent]) -> Any:
+def coerce_value(value: Any, target: Target, path: str, row: int, events: list[ReadEvent]) -> Any:
+    """One value in place of its target; see ``coerce``."""
     if value is None:
         return None
     kind = _KINDS.get(type(value), Kind.OBJECT)
@@ -86,7 +87,7 @@ def _value(value: Any, target: Target, path: str, row: int, events: list[ReadEve
     if kind is Kind.OBJECT and target.fields:
         return _object(value, target, path, row, events)
     if kind is Kind.LIST and target.item is not None:
-        made = [_value(v, target.item, f"{path}[{i}]", row, events) for i, v in enumerate(value)]
+        made = [coerce_value(v, target.item, f"{path}[{i}]", row, events) for i, v in enumerate(value)]
         return made if any(a is not b for a, b in zip(made, value, strict=True)) else value
     return value
 

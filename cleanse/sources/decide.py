@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from cleanse.sources.features import json_type
-from cleanse.sources.types import BIG, DECLARED, FLOAT, MAX_DEPTH, NEGATIVE, UNSIGNED, Kind, Node, Types, named_type
+from cleanse.sources.types import (
+    BIG,
+    DECLARED,
+    FLOAT,
+    LOOSE_BIG,
+    LOOSE_FLOAT,
+    MAX_DEPTH,
+    NEGATIVE,
+    UNSIGNED,
+    Kind,
+    Node,
+    Types,
+    named_type,
+)
 
 
 @dataclass(frozen=True)
@@ -63,6 +76,8 @@ def _struct(name: str, node: Node, depth: int) -> Target:
 
 
 def _target(name: str, node: Node, depth: int) -> Target:
+    if node.loose:
+        node = _settled(node)
     kinds = [kind for kind in Kind if node.counts[kind]]
     arrows = {text: count for text, count in node.arrow.items() if count} or (node.arrow if not kinds else {})
     if not kinds and not arrows:
@@ -78,6 +93,20 @@ def _target(name: str, node: Node, depth: int) -> Target:
     if usual is Kind.STRING and not {Kind.LIST, Kind.OBJECT} & set(kinds):
         return Target(name, pa.string(), pa.string(), usual, total=total, n_usual=node.counts[usual])
     return _json(name, usual, total, node.counts[usual])
+
+
+def _settled(node: Node) -> Node:
+    """The node with its CSV numbers counted as numbers, where nothing but numbers stands there, else as text."""
+    counts, bits = list(node.counts), node.bits
+    texts = any(node.counts[kind] for kind in Kind if kind is not Kind.NUMBER) or node.arrow
+    if texts:
+        counts[Kind.STRING] += node.loose
+    else:
+        counts[Kind.NUMBER] += node.loose
+        bits |= (FLOAT if bits & LOOSE_FLOAT else 0) | (BIG if bits & LOOSE_BIG else 0)
+        if bits & FLOAT and bits & BIG and not node.counts[Kind.NUMBER]:
+            counts[Kind.STRING], counts[Kind.NUMBER] = node.loose, 0  # no number type holds all: they stay text
+    return replace(node, counts=counts, bits=bits, loose=0)
 
 
 def _json(name: str, usual: Kind | None = None, total: int = 0, n_usual: int = 0) -> Target:

@@ -13,7 +13,7 @@ MAX_LINES = 1 << 17
 """Lines handled together: bounds the index arrays for files of empty lines."""
 
 _NEWLINE, _RETURN = 10, 13
-_HEAD = 640  # bytes of an oversized line that are kept, for its excerpt
+HEAD = 640  # bytes of an oversized line that are kept, for its excerpt
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,15 @@ def line_blocks(
     """
     cutter = _Cutter(read, block_bytes, max_record_bytes, start, stop)
     return cutter.blocks()
+
+
+def note_oversized(lines: Lines, limit: int) -> None:
+    """Records above the limit that fitted a block are treated like those that did not."""
+    for i in np.flatnonzero(lines.ends - lines.starts > limit).tolist():
+        text = lines.text(i)
+        start = lines.base + int(lines.starts[i])
+        digest = hashlib.sha256(text).hexdigest()
+        lines.oversized.append(Oversized(lines.first_row + i, start, start + len(text), digest, text[:HEAD]))
 
 
 def skip_to_line(read: Read, limit: int) -> int | None:
@@ -137,24 +146,14 @@ class _Cutter:
                 at_end=at_end and last,
                 n_bytes=until - origin,
             )
-            self._take_out_oversized(lines)
+            note_oversized(lines, self.limit)
             self.row += len(some_starts)
             yield lines
         self.base += len(data)
 
-    def _take_out_oversized(self, lines: Lines) -> None:
-        """Lines above the limit that fitted a block are treated like those that did not."""
-        for i in np.flatnonzero(lines.ends - lines.starts > self.limit):
-            text = lines.text(int(i))
-            start = lines.base + int(lines.starts[i])
-            digest = hashlib.sha256(text).hexdigest()
-            lines.oversized.append(
-                Oversized(lines.first_row + int(i), start, start + len(text), digest, text[:_HEAD])
-            )
-
     def _stream(self, data: bytes) -> Generator[Lines, None, bytes]:
         """Lets one oversized line pass through a digest; returns what was read beyond it."""
-        digest, size, head = hashlib.sha256(), 0, data[:_HEAD]
+        digest, size, head = hashlib.sha256(), 0, data[:HEAD]
         held = b""  # a carriage return at the end belongs to the line ending, if that is what follows
         rest, ended = b"", False
         while True:

@@ -111,7 +111,7 @@ def _source(name: str, path: str, index: int, what: Nature, spool: Path) -> Sour
         path = (
             transcode(path, compression, what.encoding, spool, index)
             if what.encoding
-            else unpack(name, path, str(compression), spool, index)
+            else unpack(path, str(compression), spool, index)
         )
         size, compression = os.path.getsize(path), None
     return Source(index, name, path, what.kind, compression, size, what.encoding, expanded)

@@ -40,6 +40,8 @@ FLOAT = 1
 BIG = 2  # an integer beyond 2**53: a double would change it
 UNSIGNED = 4  # an integer beyond int64, within uint64
 NEGATIVE = 8
+LOOSE_FLOAT = 16  # among the numbers that CSV wrote is a fraction
+LOOSE_BIG = 32  # ... or an integer beyond 2**53
 DECLARED = 256
 
 Position = tuple[int, int, int]  # source index, place of the record in it, place of the key in the record
@@ -56,6 +58,7 @@ class Node:
     fields: dict[str, Node] = field(default_factory=dict)
     wide: bool = False  # had more keys or paths than a struct should: what lies below is not followed
     arrow: dict[str, int] = field(default_factory=dict)  # Arrow types that JSON has no kind for -> values
+    loose: int = 0  # CSV values that read back the same as numbers: text or numbers, as the others decide
 
     def add_bits(self, bits: int) -> None:
         """Adds what is known about the numbers here. Beside a float it no longer matters whether any is below 0."""
@@ -70,6 +73,7 @@ class Node:
     def reset_counts(self) -> None:
         """Keeps the structure, forgets how many values were seen."""
         self.counts = [0] * len(Kind)
+        self.loose = 0
         for node in [*self.fields.values(), *([self.item] if self.item else [])]:
             node.reset_counts()
 
@@ -83,6 +87,7 @@ class Node:
         self.first = min(self.first, other.first)
         self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
         self.add_bits(other.bits)
+        self.loose += other.loose
         for name, count in other.arrow.items():
             self.arrow[name] = self.arrow.get(name, 0) + count
         if self.wide or other.wide:
@@ -115,12 +120,13 @@ class Node:
             {key: node.to_json() for key, node in self.fields.items()},
             self.wide,
             self.arrow,
+            self.loose,
         ]
 
     @classmethod
     def from_json(cls, value: list[Any]) -> Node:
         """The node that ``to_json`` described."""
-        first, counts, bits, item, fields, wide, arrow = value
+        first, counts, bits, item, fields, wide, arrow, loose = value
         return cls(
             first=(first[0], first[1], first[2]),
             counts=list(counts),
@@ -129,6 +135,7 @@ class Node:
             fields={key: cls.from_json(node) for key, node in fields.items()},
             wide=wide,
             arrow=dict(arrow),
+            loose=loose,
         )
 
 
