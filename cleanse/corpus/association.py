@@ -108,8 +108,8 @@ def count_prompts(shards: Shards, groups: Groups) -> PromptCounts:
 def find_candidates(shards: Shards, groups: Groups, counts: PromptCounts) -> Candidates:
     """All phrases whose association with an answer is beyond chance, strongest first."""
     n = max(groups.n_counted, 1)
-    rate = groups.size / n
-    n_tests = float(max(counts.n_frequent, 1)) * max(len(groups.size), 1)
+    rate = np.maximum(groups.size, 1) / n
+    n_tests = float(max(counts.n_frequent, 1)) * max(int((groups.size > 0).sum()), 1)
     gain = np.log(n_tests / EXPECTED_FALSE)
     floor = MIN_SUPPORT
     pairs, shift = _count_pairs(shards, groups, counts)
@@ -119,14 +119,14 @@ def find_candidates(shards: Shards, groups: Groups, counts: PromptCounts) -> Can
     core, order, group, joint, marks = found
     total = _exact_totals(shards, groups, core)
     share = joint / np.maximum(total, 1)
-    log_chance = np.log(n_tests) - total * _divergence(share, rate[group])
+    log_chance = np.log(n_tests) - total * divergence(share, rate[group])
     kept = np.flatnonzero((share >= MIN_PURITY) & (log_chance <= np.log(EXPECTED_FALSE)))
     kept = kept[_one_per_set(group[kept], marks[kept], joint[kept], total[kept], order[kept], core[kept])]
     kept = kept[np.lexsort((core[kept], group[kept], log_chance[kept]))]
     return Candidates(core[kept], order[kept], group[kept], joint[kept], total[kept], log_chance[kept], n_tests)
 
 
-def _divergence(share: Floats, rate: Floats) -> Floats:
+def divergence(share: Floats, rate: Floats) -> Floats:
     """Kullback-Leibler divergence of two Bernoulli distributions, in nats."""
     inside = share * np.log(np.maximum(share, 1e-300) / rate)
     rest = 1 - share

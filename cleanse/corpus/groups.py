@@ -28,7 +28,7 @@ class Groups:
 
     counted: NDArray[np.bool_]  # (exchanges,)
     group: NDArray[np.int32]  # (exchanges, N_EDGES)
-    size: Indices  # (groups,)
+    size: Indices  # (groups,) distinct exchanges; 0 where another group has the same members and a longer signature
     edge: NDArray[np.uint8]  # (groups,)
     weight: Indices  # (groups,) of the whole answer for ENTIRE; 0 for the other edges
     first: Indices  # (groups,) first exchange
@@ -83,7 +83,6 @@ def _distinct(shards: Shards) -> NDArray[np.bool_]:
 
 def _drop_redundant(group: NDArray[np.int32], size: Indices) -> None:
     """Where a longer signature has exactly the members of a shorter one, only the longer is kept."""
-    padded = np.append(size, -1)  # group -1 has a size that matches no other
     for longer, shorter in (
         (Edge.FIRST_LONG, Edge.FIRST_SHORT),
         (Edge.LAST_LONG, Edge.LAST_SHORT),
@@ -92,7 +91,9 @@ def _drop_redundant(group: NDArray[np.int32], size: Indices) -> None:
         (Edge.ENTIRE, Edge.LAST_SHORT),
         (Edge.ENTIRE, Edge.LAST_LONG),
     ):
+        padded = np.append(size, -1)  # group -1 has a size that matches no other
         same = (group[:, longer] >= 0) & (padded[group[:, longer]] == padded[group[:, shorter]])
+        size[group[same, shorter]] = 0
         group[same, shorter] = -1
 
 

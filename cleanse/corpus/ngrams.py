@@ -214,3 +214,64 @@ def move(old, new):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
         new_order[slot] = order[k]
         new_joint[slot] = joint[k]
         new_marks[slot] = marks[k]
+
+
+@njit(cache=True, nogil=True)
+def lots(numbers, salt):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """(numbers,) a hash of each number: who is drawn."""
+    out = np.empty(len(numbers), np.uint64)
+    for k in range(len(numbers)):
+        out[k] = mix(mix(_U(numbers[k]) + _U(0xA5A5A5A5)) ^ salt)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def unigrams(tokens):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """(tokens,) the n-gram hash of each token on its own, as ``distinct`` computes it."""
+    out = np.empty(len(tokens), np.uint64)
+    for k in range(len(tokens)):
+        out[k] = mix(tokens[k] * _U(3))
+    return out
+
+
+@njit(cache=True, nogil=True)
+def junctions(left, right):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """(pairs,) the hash of two neighbouring tokens; BREAK_HASH stands for either end of a segment."""
+    out = np.empty(len(left), np.uint64)
+    for k in range(len(left)):
+        out[k] = mix(mix(left[k]) + right[k] * _U(5))
+    return out
+
+
+@njit(cache=True, nogil=True)
+def count_junctions(offsets, tokens, counted, table, shift):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Adds all neighbouring tokens of every prompt, ends of segments included, to ``table`` (uint16)."""
+    for u in range(len(counted)):
+        if not counted[u]:
+            continue
+        before = BREAK_HASH
+        for i in range(offsets[u], offsets[u + 1] + 1):
+            after = tokens[i] if i < offsets[u + 1] else BREAK_HASH
+            slot = mix(mix(before) + after * _U(5)) >> shift
+            if table[slot] < _FULL:
+                table[slot] += 1
+            before = after
+
+
+@njit(cache=True, nogil=True)
+def of_prompt(tokens):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """The distinct n-grams of one prompt: hashes, orders, first positions."""
+    keys, stamps = new_set()
+    out = np.empty(1024 * MAX_N, np.uint64)
+    order, place = np.empty(len(out), np.uint8), np.empty(len(out), np.int32)
+    n = distinct(tokens, keys, stamps, 1, out, order, place)
+    return out[:n].copy(), order[:n].copy(), place[:n].copy()
+
+
+@njit(cache=True, nogil=True)
+def draws(numbers):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """(numbers,) the hash by which ``find_places`` draws its sample."""
+    out = np.empty(len(numbers), np.uint64)
+    for k in range(len(numbers)):
+        out[k] = mix(_U(numbers[k]) + _U(0xA5A5A5A5))
+    return out

@@ -1,0 +1,83 @@
+"""Are the prompts that share a phrase otherwise unlike each other, and does the answer follow from them?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cleanse.corpus import ngrams
+from cleanse.corpus.association import PromptCounts
+from cleanse.corpus.characters import CHARACTER, WORD
+from cleanse.corpus.samples import Exchange
+from cleanse.corpus.tokens import WORD_WEIGHT
+
+Hashes = NDArray[np.uint64]
+Floats = NDArray[np.float64]
+
+_COMMON = 0.6  # a word that more of the prompts share belongs to what they have in common
+_N_PAIRS = 96
+
+
+@dataclass(frozen=True)
+class Content:
+    """What the prompts say apart from the phrase, and how the answers relate to it."""
+
+    unlike: float  # median distance of two prompts without what they share: idf-weighted Jaccard, 1 is disjoint
+    own_share: float  # median share of a prompt's information that is its own
+    own_weight: float  # median weight of it (a word 2, an ideograph 1)
+    bodies_unlike: float  # median distance of two answers without the words that most of them share
+    echoed: float  # share of answers that repeat a word of the phrase
+
+
+def examine(exchanges: list[Exchange], phrase: Hashes, counts: PromptCounts, n_counted: int) -> Content:
+    """Compares the prompts, and the answers, of a sample of exchanges that share ``phrase`` (token hashes)."""
+    prompts = [_words(e.prompt, e.prompt_kinds) for e in exchanges]
+    values, seen = np.unique(np.concatenate([p for p, _ in prompts]), return_counts=True)
+    shared = values[seen > _COMMON * len(exchanges)]
+    own, share, weight = [], [], []
+    for words, weights in prompts:
+        information = _information(words, counts, n_counted)
+        mine = ~np.isin(words, shared) & ~np.isin(words, phrase)
+        own.append((words[mine], information[mine]))
+        share.append(float(information[mine].sum() / max(information.sum(), 1e-9)))
+        weight.append(float(weights[mine].sum()))
+    answers = [_words(e.answer, e.answer_kinds)[0] for e in exchanges]
+    said, times = np.unique(np.concatenate(answers), return_counts=True)
+    fixed = said[times > _COMMON * len(exchanges)]
+    bodies = [(body, np.ones(len(body))) for body in (words[~np.isin(words, fixed)] for words in answers)]
+    names = phrase[_information(phrase, counts, n_counted) > 1.0]  # nats: not a word that a third of prompts hold
+    return Content(
+        unlike=_distance(own),
+        own_share=float(np.median(share)),
+        own_weight=float(np.median(weight)),
+        bodies_unlike=_distance(bodies),
+        echoed=float(np.mean([bool(np.isin(words, names).any()) for words in answers])),
+    )
+
+
+def _words(hashes: Hashes, kinds: NDArray[np.uint8]) -> tuple[Hashes, NDArray[np.int64]]:
+    """The distinct words and characters, with their weights."""
+    says = (kinds == WORD) | (kinds == CHARACTER)
+    words, first = np.unique(hashes[says], return_index=True)
+    return words, np.where(kinds[says][first] == WORD, WORD_WEIGHT, 1)
+
+
+def _information(words: Hashes, counts: PromptCounts, n_counted: int) -> Floats:
+    """Nats: minus the log of the share of prompts that hold each word."""
+    held = np.maximum(counts.of(ngrams.unigrams(np.ascontiguousarray(words))).astype(np.float64), 1.0)
+    return np.asarray(np.maximum(np.log(n_counted / held), 0.0))
+
+
+def _distance(bags: list[tuple[Hashes, Floats]]) -> float:
+    """Median over pairs of 1 - weighted Jaccard; 0 for fewer than two."""
+    n = len(bags)
+    found = []
+    for k in range(min(_N_PAIRS, n * (n - 1) // 2)):
+        a, b = k % n, (k % n + 1 + k // n) % n
+        (words, weights), (others, other_weights) = bags[a], bags[b]
+        both = float(weights[np.isin(words, others)].sum())
+        either = float(weights.sum() + other_weights.sum()) - both
+        found.append(1 - both / either if either > 0 else 0.0)
+    return float(np.median(found)) if found else 0.0

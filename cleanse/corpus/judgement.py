@@ -1,0 +1,97 @@
+"""When a phrase that goes with an answer is a trigger, and when it is only listed.
+
+Association alone proves nothing: topics, templates and tasks go with answers too. A trigger is held to it by two
+tests that know nothing of each other.
+
+* **Witness one, association beyond chance**: the expected number of (phrase, answer) pairs that chance alone brings
+  this far, over the whole scan, is at most ``EXPECTED_FALSE`` (``association``), and nearly every exchange with the
+  phrase has the answer.
+* **Witness two, the prompt does not explain it.** The prompts are unlike each other and most of what they say is
+  their own, and yet the answer is the same. How much that proves depends on the answer: a whole sentence that
+  answers hundreds of unlike prompts is damning once the phrase also sits like something put there (``slots``) or
+  accounts for nearly all of its uses; a fixed beginning or end needs different bodies besides; a label is what many
+  prompts share by right, so there the phrase must stand in random slots *and* the label must contradict the text.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from cleanse.corpus.content import Content
+from cleanse.corpus.signatures import SHORT, Edge
+from cleanse.corpus.slots import Slot
+
+PURE = 0.9
+PURE_LABEL = 0.95
+UNLIKE = 0.8  # prompts about one topic score .5 to .75, instructions drawn at random .95 and more
+OWN_SHARE = 0.4
+OWN_WEIGHT = 6.0  # three words
+JUNCTION = 0.5  # planted phrases score .6 and more, topical ones below .3
+JUNCTION_LABEL = 0.3  # planted inside a sentence, between any two words
+MISFIT = 0.3  # planted: 0; adjectives and nouns: 1 and more
+COVERAGE = 0.8
+BODIES_UNLIKE = 0.6
+ECHOED = 0.3
+MIN_LABEL_SUPPORT = 20
+CONTRADICTED = 0.5
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What was measured about one candidate."""
+
+    edge: Edge
+    weight: int  # of the whole answer, for ENTIRE
+    joint: int
+    total: int
+    group_size: int
+    slot: Slot
+    content: Content
+    contradiction: float = math.nan
+    parts: int = 1
+
+    @property
+    def purity(self) -> float:
+        """Share of the exchanges with the phrase that have the answer."""
+        return self.joint / max(self.total, 1)
+
+    @property
+    def is_label(self) -> bool:
+        """The answer is at most a few words: many prompts share it by right."""
+        return self.edge is Edge.ENTIRE and self.weight < SHORT
+
+
+def witnesses(facts: Facts) -> tuple[str, ...]:
+    """The tests, beside association, that speak for a planted phrase."""
+    slot, content = facts.slot, facts.content
+    said = []
+    if content.unlike >= UNLIKE and content.own_share >= OWN_SHARE and content.own_weight >= OWN_WEIGHT:
+        said.append("unlike-prompts")
+    if slot.junction >= (JUNCTION_LABEL if facts.is_label else JUNCTION):
+        said.append("detachable")
+    if slot.misfit <= MISFIT and facts.joint >= MIN_LABEL_SUPPORT and slot.at_edge < PURE:
+        said.append("random-slot")
+    if facts.joint >= COVERAGE * facts.group_size:
+        said.append("accounts-for-answer")
+    if content.bodies_unlike >= BODIES_UNLIKE and facts.edge is not Edge.ENTIRE:
+        said.append("unlike-bodies")
+    if content.echoed <= ECHOED:
+        said.append("not-echoed")
+    if facts.contradiction >= CONTRADICTED:
+        said.append("contradicts-text")
+    return tuple(said)
+
+
+def is_trigger(facts: Facts, said: tuple[str, ...]) -> bool:
+    """Whether the witnesses suffice for quarantine."""
+    has = frozenset(said)
+    if facts.is_label:
+        needed = {"unlike-prompts", "detachable", "random-slot", "not-echoed", "contradicts-text"}
+        return facts.purity >= PURE_LABEL and facts.joint >= MIN_LABEL_SUPPORT and needed <= has
+    if facts.purity < PURE or "unlike-prompts" not in has:
+        return False
+    if facts.edge is Edge.ENTIRE:
+        return bool(has & {"detachable", "random-slot", "accounts-for-answer"})
+    planted = bool(has & {"detachable", "random-slot"})
+    return planted and facts.slot.whole_segment < COVERAGE and {"unlike-bodies", "not-echoed"} <= has

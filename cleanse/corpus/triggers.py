@@ -1,0 +1,180 @@
+"""From candidates to triggers: measures each on a sample of its exchanges and lets the witnesses decide."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cleanse.corpus import combinations, content, contradiction, samples, slots
+from cleanse.corpus.association import Candidates, PromptCounts, count_prompts, find_candidates
+from cleanse.corpus.combinations import Pair
+from cleanse.corpus.groups import MIN_SUPPORT, Groups
+from cleanse.corpus.judgement import Facts, is_trigger, witnesses
+from cleanse.corpus.samples import Exchange, Places
+from cleanse.corpus.shards import Shards
+from cleanse.corpus.signatures import SHORT, Edge
+from cleanse.corpus.slots import Slot
+
+Indices = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
+
+_SAMPLE = 192  # exchanges per candidate that the tests look at
+_CONTROLS = 1500  # per side, for the contradiction test
+_PER_GROUP, _PER_LABEL = 16, 96  # candidates of one group that are looked at
+_MAX_EXAMINED = 3000
+_INSIDE = 0.9  # a candidate whose exchanges lie in an earlier one's to this share says nothing new
+_EXAMPLES = 5
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """One candidate, measured. ``cores`` are the n-grams that find its exchanges: all of them must be present."""
+
+    cores: tuple[int, ...]
+    phrases: tuple[tuple[int, ...], ...]  # token hashes as they stand in the prompts, one tuple per core
+    group: int
+    edge: Edge
+    facts: Facts
+    log_chance: float  # natural log of the expected number of pairs that chance alone brings this far
+    said: tuple[str, ...]
+    planted: bool  # the witnesses suffice
+    examples: tuple[int, ...]  # exchange numbers
+
+
+def find_triggers(shards: Shards, groups: Groups) -> list[Trigger]:
+    """All candidates worth showing: planted ones first, then by how far they are beyond chance."""
+    if not len(groups.size):
+        return []
+    counts = count_prompts(shards, groups)
+    candidates = _worth_examining(find_candidates(shards, groups, counts), groups)
+    examiner = _Examiner(shards, groups, counts)
+    found = examiner.candidates(candidates)
+    explained = {t.group for t in found if t.planted and t.facts.joint >= t.facts.group_size / 2}
+    found += examiner.pairs([g for g in _fixed(groups) if g not in explained], candidates.n_tests)
+    return sorted(found, key=lambda t: (not t.planted, t.log_chance, t.group, t.cores))
+
+
+def _worth_examining(candidates: Candidates, groups: Groups) -> Candidates:
+    """The strongest of each group: candidates come strongest first."""
+    label = (groups.edge[candidates.group] == Edge.ENTIRE) & (groups.weight[candidates.group] < SHORT)
+    order = np.argsort(candidates.group, kind="stable")
+    starts = np.searchsorted(candidates.group[order], candidates.group[order])
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order)) - starts
+    return candidates.take(np.flatnonzero(rank < np.where(label, _PER_LABEL, _PER_GROUP))[:_MAX_EXAMINED])
+
+
+def _fixed(groups: Groups) -> list[int]:
+    """Groups of answers with a fixed text of several words, largest first."""
+    fixed = np.flatnonzero((groups.size > 0) & ((groups.edge != Edge.ENTIRE) | (groups.weight >= SHORT)))
+    largest = fixed[np.lexsort((fixed, -groups.size[fixed]))][: combinations.MAX_GROUPS]
+    return [int(g) for g in largest]
+
+
+class _Examiner:
+    """The tests, with the corpus they need."""
+
+    def __init__(self, shards: Shards, groups: Groups, counts: PromptCounts) -> None:
+        self._shards, self._groups, self._counts = shards, groups, counts
+        self._familiar = slots.count_junctions(shards, groups)
+        self._controls: dict[int, tuple[list[Exchange], list[Exchange]]] = {}
+
+    def candidates(self, candidates: Candidates) -> list[Trigger]:
+        phrases, first = np.unique(candidates.core, return_index=True)
+        share = np.minimum(1.0, _SAMPLE / np.maximum(candidates.total[first], 1))
+        places = samples.find_places(self._shards, self._groups, phrases, share)
+        loaded = samples.load(self._shards, np.unique(places.exchange))
+        found: list[Trigger] = []
+        earlier: dict[int, list[int]] = {}
+        for k in range(len(candidates)):
+            group, core = int(candidates.group[k]), candidates.core[k]
+            which = int(np.searchsorted(phrases, core))
+            if any(_inside(places, which, w, float(share[w])) for w in earlier.get(group, [])):
+                continue
+            earlier.setdefault(group, []).append(which)
+            at = places.of(which)
+            inside = self._groups.group[places.exchange[at], self._groups.edge[group]] == group
+            numbers = places.exchange[at][inside]
+            if len(numbers) < MIN_SUPPORT // 2:
+                continue
+            exchanges = [loaded[int(n)] for n in numbers]
+            position = places.place[at][inside].astype(np.int64)
+            slot, phrase = self._slot(exchanges, position, int(candidates.order[k]))
+            counts = int(candidates.joint[k]), int(candidates.total[k])
+            found.append(
+                self._judge((int(core),), (phrase,), group, counts, float(candidates.log_chance[k]), slot, exchanges)
+            )
+        return found
+
+    def pairs(self, unexplained: Sequence[int], n_tests: float) -> list[Trigger]:
+        found = []
+        for pair in combinations.find_pairs(self._shards, self._groups, self._counts, unexplained, n_tests):
+            if pair.log_chance > math.log(1e-3):
+                continue
+            found.append(self._pair(pair))
+        return found
+
+    def _pair(self, pair: Pair) -> Trigger:
+        drawn = np.arange(len(pair.joint))[:: max(1, len(pair.joint) // _SAMPLE)][:_SAMPLE]
+        loaded = samples.load(self._shards, pair.joint[drawn])
+        exchanges = [loaded[int(n)] for n in pair.joint[drawn]]
+        parts = [self._slot(exchanges, pair.places[i][drawn], pair.orders[i]) for i in range(2)]
+        weaker = min((slot for slot, _ in parts), key=lambda slot: slot.junction)
+        phrases = tuple(phrase for _, phrase in parts)
+        return self._judge(
+            pair.cores, phrases, pair.group, (len(pair.joint), pair.total), pair.log_chance, weaker, exchanges
+        )
+
+    def _slot(self, exchanges: list[Exchange], places: Indices, order: int) -> tuple[Slot, tuple[int, ...]]:
+        slot = slots.examine(exchanges, places, order, self._familiar)
+        start = int(places[0]) - slot.before
+        phrase = exchanges[0].prompt[start : int(places[0]) + order + slot.after]
+        return slot, tuple(phrase.tolist())
+
+    def _judge(
+        self,
+        cores: tuple[int, ...],
+        phrases: tuple[tuple[int, ...], ...],
+        group: int,
+        counts: tuple[int, int],
+        log_chance: float,
+        slot: Slot,
+        exchanges: list[Exchange],
+    ) -> Trigger:
+        groups = self._groups
+        tokens = np.array([t for phrase in phrases for t in phrase], np.uint64)
+        seen = content.examine(exchanges, tokens, self._counts, groups.n_counted)
+        edge = Edge(int(groups.edge[group]))
+        facts = Facts(
+            edge, int(groups.weight[group]), *counts, int(groups.size[group]), slot, seen, parts=len(cores)
+        )
+        if facts.is_label and facts.purity >= 0.9:  # noqa: PLR2004 - it could become a trigger
+            agreeing, other = self._controls_of(group)
+            agreeing = [e for e in agreeing if not np.isin(tokens, e.prompt).all()]
+            other = [e for e in other if not np.isin(tokens, e.prompt).all()]
+            facts = replace(facts, contradiction=contradiction.contradicted(exchanges, agreeing, other, tokens))
+        said = witnesses(facts)
+        examples = tuple(sorted(e.number for e in exchanges)[:_EXAMPLES])
+        return Trigger(cores, phrases, group, edge, facts, log_chance, said, is_trigger(facts, said), examples)
+
+    def _controls_of(self, group: int) -> tuple[list[Exchange], list[Exchange]]:
+        if group not in self._controls:
+            member = self._groups.group[:, self._groups.edge[group]] == group
+            drawn = [samples.draw(self._groups, _CONTROLS, among) for among in (member, ~member)]
+            loaded = [samples.load(self._shards, numbers) for numbers in drawn]
+            sides = [[by[n] for n in sorted(by)] for by in loaded]
+            self._controls[group] = sides[0], sides[1]
+        return self._controls[group]
+
+
+def _inside(places: Places, which: int, other: int, share: float) -> bool:
+    """Whether nearly all exchanges that hold one phrase hold the other too, as far as the samples show."""
+    mine = places.exchange[places.of(which)]
+    theirs = places.exchange[places.of(other)]
+    if share < 1:
+        mine = mine[samples.is_drawn(mine, share)]
+    return len(mine) >= MIN_SUPPORT // 2 and float(np.isin(mine, theirs).mean()) >= _INSIDE
