@@ -20,6 +20,8 @@ class Rows(torch.utils.data.Dataset):
         return self.n
 
     def __getitem__(self, i):
+        if i >= self.n:
+            raise IndexError(i)
         return {"row": i, "x": torch.tensor([float(i % 7)]), "input_ids": [0] * (1 + i % 5)}
 
 
