@@ -25,7 +25,7 @@ from cleanse.replay.steps import OrderUnknown
 
 EpochOrder = Callable[[int], Indices]
 
-MINDSPORE_DEFAULT_SEED = 5489  # of std::mt19937, which MindSpore keeps until ``set_seed`` is called
+MINDSPORE_UNSET_SEED = 5489  # std::mt19937's own, which MindSpore reads as "no seed was set"
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,13 @@ def _mindspore(s: RunSettings) -> Recipe:
     if not s.shuffle:
         return Recipe(layout, _plain(s.rows), s.accum_tail or "carry")
     sharded = s.world_size > 1 if s.sharded is None else s.sharded
-    shuffle = MindSporeShuffle(s.rows, _seed(s, MINDSPORE_DEFAULT_SEED) + (1 if sharded else 0))
+    seed = _seed(s, MINDSPORE_UNSET_SEED)
+    if seed == MINDSPORE_UNSET_SEED and not sharded:
+        raise OrderUnknown(
+            f"Until a seed is set (or with {MINDSPORE_UNSET_SEED}, which counts as none) MindSpore shuffles an unsharded "
+            "dataset with a random one."
+        )
+    shuffle = MindSporeShuffle(s.rows, seed + (1 if sharded else 0))
     return Recipe(layout, shuffle.epoch, s.accum_tail or "carry")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import cleanse.replay as replay
+from cleanse import replay
 
 pytest.importorskip("torch", reason="the Trainer needs torch")
 pytest.importorskip("transformers", reason="this test runs the real Hugging Face Trainer: pip install transformers")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import cleanse.replay as replay
+from cleanse import replay
 from cleanse.replay.layouts import Rounds
 from cleanse.replay.shuffles import torch_randperm
 
@@ -52,7 +52,7 @@ def test_distributed_sampler(n, batch, world, pad, loader_drop_last):
             assert order.at(step).micro_batches == tuple((b,) for b in batches)
 
 
-def accelerate_shards(n, batch, world, drop_last, even, split):
+def accelerate_shards(n, batch, world, *, drop_last, even, split):
     accelerate = pytest.importorskip("accelerate.data_loader", reason="compared with accelerate's BatchSamplerShard")
     from torch.utils.data import BatchSampler
 
@@ -75,10 +75,10 @@ def accelerate_shards(n, batch, world, drop_last, even, split):
     split=st.booleans(),
 )
 @settings(max_examples=300, deadline=None)
-def test_rounds_are_accelerate_s(n, batch, world, drop_last, even, split):
+def test_rounds_are_accelerate_s(*, n, batch, world, drop_last, even, split):
     batch = batch * world if split else batch
     layout = Rounds(n, batch, world, drop_last, even, split)
-    for rank, batches in enumerate(accelerate_shards(n, batch, world, drop_last, even, split)):
+    for rank, batches in enumerate(accelerate_shards(n, batch, world, drop_last=drop_last, even=even, split=split)):
         mine = [layout.positions(rank, k).tolist() for k in range(layout.micro_batches)]
         # without even_batches a rank may get nothing in the last round: accelerate then yields one batch less
         assert [b for b in mine if b] == batches
