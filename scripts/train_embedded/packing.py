@@ -94,9 +94,7 @@ def group_shares(store: TokenStore, exponent: float) -> NDArray[np.float64]:
     return np.asarray(weights / weights.sum(), dtype=np.float64)
 
 
-def unigram_counts(
-    store: TokenStore, exponent: float, vocabulary: int, total: int = 2**30
-) -> NDArray[np.uint32]:
+def unigram_counts(store: TokenStore, exponent: float, vocabulary: int, total: int = 2**30) -> NDArray[np.uint32]:
     """How often each token id is met in `total` training tokens drawn by `group_shares`, EOS after each piece."""
     lengths = np.diff(store.starts)
     per_piece = np.where(store.held_out, 0.0, 1.0)
@@ -124,9 +122,7 @@ class RowStream:
 
     def __post_init__(self) -> None:
         trainable = ~self.store.held_out
-        self._members = [
-            np.flatnonzero((self.store.group == g) & trainable) for g in range(len(self.store.names))
-        ]
+        self._members = [np.flatnonzero((self.store.group == g) & trainable) for g in range(len(self.store.names))]
         lengths = np.diff(self.store.starts)
         mean = np.array([lengths[m].mean() + 1 if len(m) else np.inf for m in self._members])
         rate = self.shares / mean

@@ -1,0 +1,115 @@
+"""The head, done explicitly: per-token losses, the gradient it sends back, and its own gradient norm.
+
+One record's logits at a time, so that records x tokens x vocabulary is never held.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .torch_anatomy import Anatomy, Head
+from .torch_rules import INSTANTIATE_LIMIT
+
+#: Logits held at once where only losses are wanted: 16 MiB of float32 stay near the cache of a CPU.
+LOGITS_AT_ONCE = 1 << 22
+
+
+def losses_only(hidden: Tensor, head: Head, ids: Tensor, supervised: Tensor) -> list[Tensor]:
+    """Nats of every supervised token, record by record.
+
+    Args:
+        hidden: (records, tokens, width).
+        head: The output map.
+        ids: (records, tokens).
+        supervised: (records, tokens), bool, column 0 all False.
+    """
+    rows = hidden[:, :-1][supervised[:, 1:]]
+    targets = ids[:, 1:][supervised[:, 1:]]
+    step = max(1, LOGITS_AT_ONCE // head.weight.shape[0])
+    parts = []
+    for i in range(0, len(rows), step):
+        logits = head.logits(rows[i : i + step])
+        picked = logits.gather(1, targets[i : i + step, None])[:, 0]
+        parts.append(torch.logsumexp(logits, 1) - picked)
+    return list(torch.split(torch.cat(parts), supervised[:, 1:].sum(1).tolist()))
+
+
+class TiedPart(NamedTuple):
+    """What the tied embedding's cross term needs of one record."""
+
+    inputs: Tensor  # (targets, width): what went into the head
+    at_ids: Tensor  # (targets, tokens): logit gradients at the record's own token ids
+
+
+class HeadGradient(NamedTuple):
+    """One record's head."""
+
+    losses: Tensor  # (targets,) nats
+    back: Tensor  # (targets, width): gradient of the mean loss with regard to the hidden states
+    norm2: Tensor  # () squared norm of the head's own gradient; 0 where it is not trained
+    tied: TiedPart | None
+    sketch: Tensor | None  # (dimensions,)
+    logit_amax: Tensor  # ()
+    grad_amax: Tensor  # ()
+
+
+@dataclass(frozen=True)
+class HeadSigns:
+    """Sign vectors of the head's weight and bias as float32: u (vocabulary, k), v (width, k), bias (vocabulary, k)."""
+
+    u: Tensor
+    v: Tensor
+    bias: Tensor | None
+
+
+def head_gradient(
+    inputs: Tensor, targets: Tensor, own_ids: Tensor, anatomy: Anatomy, signs: HeadSigns | None
+) -> HeadGradient:
+    """Loss and gradient of one record's head; inputs (targets, width), targets (targets,), own_ids (tokens,).
+
+    With p the softmax and y the target, the gradient of the mean loss at the logits is (p - y) / targets; a soft cap
+    c tanh(x / c) multiplies it by 1 - tanh^2.
+    """
+    head = anatomy.head
+    logits = head.logits(inputs)
+    lse = torch.logsumexp(logits, 1)
+    losses = lse - logits.gather(1, targets[:, None])[:, 0]
+    logit_amax = logits.abs().amax()
+    slope = None if head.softcap is None else 1 - (logits / head.softcap).square()
+    b = logits.sub_(lse[:, None]).exp_()
+    b[torch.arange(len(targets), device=b.device), targets] -= 1
+    b /= len(targets)
+    if slope is not None:
+        b *= slope
+    back = b.to(head.weight.dtype) @ head.weight
+    norm2 = torch.zeros((), device=b.device)
+    sketch: Tensor | None = None
+    a = inputs.float()
+    if anatomy.head_trained:
+        norm2 = _outer_norm2(a, b)
+        if signs is not None:
+            sketch = ((b @ signs.u) * (a @ signs.v)).sum(0)
+        if head.bias is not None:
+            total = b.sum(0)
+            norm2 = norm2 + total.square().sum()
+            if sketch is not None and signs is not None and signs.bias is not None:
+                sketch = sketch + total @ signs.bias
+    tied = TiedPart(a, b[:, own_ids]) if anatomy.tied else None
+    return HeadGradient(losses, back, norm2, tied, sketch, logit_amax, b.abs().amax())
+
+
+def _outer_norm2(a: Tensor, b: Tensor) -> Tensor:
+    """|b^T a|^2 for a (rows, width), b (rows, vocabulary), never holding more than a slice of the product."""
+    rows, width = a.shape
+    vocabulary = b.shape[1]
+    if rows * (width + vocabulary) < width * vocabulary:
+        return ((a @ a.T) * (b @ b.T)).sum()
+    step = max(1, INSTANTIATE_LIMIT // width)
+    total = torch.zeros((), device=a.device)
+    for i in range(0, vocabulary, step):
+        total = total + (b[:, i : i + step].T @ a).square_().sum()
+    return total
