@@ -34,13 +34,14 @@ class Conversation:
     ``turns`` is the whole conversation (for a pair: the prompt and the chosen answer). Its first ``n_prompt``
     turns are the prompt where the format tells prompt and answer apart, else ``n_prompt`` is 0. ``rejected`` is
     the other ending of a pair, after the same prompt. ``plain`` says that the data has strings, not turns: a
-    trainer that wants no template gets ``prompt_text + answer_text`` as they are.
+    trainer that wants no template gets ``prompt_text + answer_text`` as they are. A ``document`` has no speakers.
     """
 
     turns: list[Turn]
     n_prompt: int = 0
     rejected: list[Turn] | None = None
     plain: bool = False
+    document: bool = False  # text without speakers: no chat template applies
     prompt_text: str = ""
     answer_text: str = ""
     rejected_text: str = ""
@@ -117,6 +118,7 @@ def conversation(fmt: Format, row: Mapping[str, Any]) -> Conversation:
         n_prompt=len(before) if told_apart else 0,
         rejected=None if rejected is None else before + rejected,
         plain=plain,
+        document=all(part.role == Role.TEXT for part in fmt.parts),
         prompt_text="\n".join(asked_text),
         answer_text="".join(answer_text),
         rejected_text="".join(rejected_text),

@@ -131,7 +131,8 @@ def _kto(head: Head, columns: Sequence[str]) -> Format | None:
 
 def _conversation(head: Head, columns: Sequence[str], key: str) -> Format | None:
     named = [c for c in MESSAGES if c in columns]
-    for column in [*named, *(c for c in columns if c not in named)]:
+    split = any(p in columns and a in columns for p, a in PAIRS)  # prompt and completion may be turns themselves
+    for column in [*named, *(c for c in columns if c not in named and not split)]:
         if _holds_turns(head, column) and _role_key(head, column) == key:
             part = Part(column, "messages", Role.OTHER, supervised=True)
             name = "messages" if key == "role" else "sharegpt"

@@ -48,6 +48,7 @@ def test_survives_pickle_and_json(name):
         ([{"text": None}, {"text": "later"}], "text"),
         ([{"prompt": "q", "completion": "a", "label": "spam"}], "prompt_completion"),  # label is not a verdict
         ([{"dialog_of_some_kind": TURNS}], "messages"),
+        ([{"prompt": TURNS[:1], "completion": TURNS[1:]}], "prompt_completion"),  # TRL, conversational
         ([{"instruction": "q", "output": ["a"]}, {"instruction": "q", "output": "a"}], "alpaca"),
     ],
 )
