@@ -27,22 +27,29 @@ def badness(text: str) -> int:
     return sum(ftfy.badness.badness(text[i : i + _PIECE]) for i in range(0, len(text), _PIECE))
 
 
-def mend_misread(text: str) -> str:
-    """The text as it was before it was decoded with the wrong encoding, as far as that can be told."""
-    before = badness(text)
-    if before == 0:
-        return text
-    best, left = _ftfy(text), 0
-    left = badness(best)
-    if left == 0:
+def mend_misread(text: str, *, guess_spaces: bool = True) -> str:
+    """The text as it was before it was decoded with the wrong encoding, as far as that can be told.
+
+    Without ``guess_spaces`` sequences that hold a space are left alone (no n-gram table is needed then).
+    Each round leaves fewer bad sequences than the one before, until no round does: idempotent.
+    """
+    left = badness(text)
+    while left:
+        mended = _mend_once(text, guess_spaces=guess_spaces)
+        now = badness(mended)
+        if now >= left:
+            break
+        text, left = mended, now
+    return text
+
+
+def _mend_once(text: str, *, guess_spaces: bool) -> str:
+    best = _ftfy(text)
+    if badness(best) == 0 and _whole_sequences(best) == 0:
         return best
     by_line = "\n".join(_ftfy(line) if badness(line) else line for line in text.split("\n"))
-    by_sequence = _ftfy(_decode_sequences(text))
-    for candidate in (by_line, by_sequence):
-        candidate_left = badness(candidate)
-        if candidate_left < left:
-            best, left = candidate, candidate_left
-    return best if left < before else text
+    by_sequence = _ftfy(_decode_sequences(text, guess_spaces=guess_spaces))
+    return min((best, by_line, by_sequence), key=lambda t: (badness(t), _whole_sequences(t)))
 
 
 def _ftfy(text: str) -> str:
@@ -71,13 +78,18 @@ def _sequence() -> re.Pattern[str]:
     return re.compile(f"[{lead2}]{rest}|[{lead3}]{rest}{{2}}|[{lead4}]{rest}{{3}}")
 
 
-def _decode_sequences(text: str) -> str:
-    whole = sum(1 for m, _ in zip(_sequence().finditer(text), range(1000), strict=False) if " " not in m.group())
-    return _sequence().sub(_decoded, text) if whole >= _ENOUGH else text
+def _whole_sequences(text: str) -> int:
+    """Sequences that would be letters if they were decoded again; counted up to a thousand."""
+    return sum(1 for m, _ in zip(_sequence().finditer(text), range(1000), strict=False) if " " not in m.group())
 
 
-def _decoded(match: re.Match[str]) -> str:
-    found = match.group()
+def _decode_sequences(text: str, *, guess_spaces: bool) -> str:
+    if _whole_sequences(text) < _ENOUGH:
+        return text
+    return _sequence().sub(lambda m: _decoded(m.group()) if guess_spaces or " " not in m.group() else m.group(), text)
+
+
+def _decoded(found: str) -> str:
     tries = [found] if " " not in found else [found.replace(" ", chr(byte)) for byte in _LOST]
     letters = []
     for attempt in tries:
@@ -87,4 +99,6 @@ def _decoded(match: re.Match[str]) -> str:
         except UnicodeDecodeError:
             continue
     letters = [letter for letter in letters if len(letter) == 1]
-    return min(letters, key=letter_score) if letters else found
+    if len(letters) > 1:
+        return min(letters, key=letter_score)
+    return letters[0] if letters else found

@@ -14,10 +14,11 @@ from cleanse.rules import classes as c
 from cleanse.rules import profile_columns as col
 
 # A run is taken for encoded data (base64, hex, tokens) when it is this long, nearly all ASCII letters and
-# digits, and its neighbours differ in kind (a-z, A-Z, 0-9) this often. Random base64 changes at 64 % of its
-# characters, hex at 47 %, base32 at 30 %; identifiers, URLs and words in any language stay under 15 %.
+# digits, and its neighbours differ in kind (a-z, A-Z, 0-9) this often; a capital before a small letter does not
+# count, since words begin so. Random base64 changes at 48 % of its characters, hex at 47 %, base32 at 30 %;
+# identifiers, URLs and chains of them stay under 23 %.
 ENCODED_MIN = 48
-ENCODED_CHANGES = 0.22
+ENCODED_CHANGES = 0.25
 ENCODED_ALNUM = 0.9
 
 _CHARS, _NUL, _RTL, _OVERRIDES, _EMBEDDINGS = (
@@ -140,7 +141,8 @@ def profile(
                 if cp < 0x80:
                     run_alnum += 1
                     if kind != run_kind:
-                        run_changes += 1
+                        if kind != c.LOWER or run_kind != c.UPPER:  # words begin so, and identifiers
+                            run_changes += 1
                         run_kind = kind
                 if kind != c.DIGIT:
                     this = packed >> c.SCRIPT_SHIFT

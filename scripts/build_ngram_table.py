@@ -13,18 +13,17 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-import ftfy
-import ftfy.badness
 import numpy as np
 import orjson
 import zstandard
-from numpy.typing import NDArray
-
-from cleanse.measures import TextBatch
 from cleanse.rules import classes as c
 from cleanse.rules import profile_columns as col
 from cleanse.rules import surprisal_kernel as kernel
+from cleanse.rules.misread import badness, mend_misread
 from cleanse.rules.profile import profile_of
+from numpy.typing import NDArray
+
+from cleanse.measures import TextBatch
 
 OUT = Path(__file__).resolve().parents[1] / "rules" / "data" / "ngrams.npz"
 BITS = 19  # 2^19 slots of two bytes: 1 MB
@@ -34,11 +33,18 @@ LARGER_CAPS = {"en": 5_000_000, "code": 6_000_000, "zh": 6_000_000, "ko": 4_000_
 MIN_SCRIPT_CHARS = 15_000  # a script with less is not modelled
 UPPERCASED = 15  # every so many records once more in capitals: headings, SQL, shouting
 DISCOUNT = 0.5
+ALPHABET = 400  # a script with fewer letters is an alphabet or an abugida, in which no letter is all that rare:
+RARE_LETTER = 6  # nats at most for one, before backoff, so that a language with letters of its own is not noise
 CEILING_QUANTILE = 0.9995
 CEILING_MARGIN = 1.12  # over that quantile; a script's ceiling is at least LOWEST_CEILING nats per character
 LOWEST_CEILING = 4.0
 FEW_BLOCKS = 400  # with fewer held-out blocks the top has no tail to speak of: a wider margin over the highest
 FEW_MARGIN = 1.5
+MOST_LEFT = 0.03  # bad sequences per character that a mended text may keep
+SMALL_CHARS = 100_000  # a language with less text is counted several times over, SMALL_TIMES at most
+SMALL_TIMES = 6
+MIN_LANGUAGE_BLOCKS = 8  # blocks from which a language has a say in its script's ceiling
+LANGUAGE_QUANTILE = 0.98
 UNSEEN_CEILING = 9  # nats per character for scripts that the held-out tenth does not show
 
 
@@ -52,27 +58,30 @@ def records(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def undamaged(texts: list[str]) -> list[str]:
-    """The texts with misread UTF-8 mended by ftfy, without those that it cannot mend."""
+    """The texts with misread UTF-8 mended, without those that cannot be."""
     rows = profile_of(TextBatch.from_texts(list(texts)))
     suspected = (rows[:, c.CONTROL] > 0) | (rows[:, col.UTF8_IN_TEXT] > 0)
-    mended = [ftfy.fix_encoding(t) if s else t for t, s in zip(texts, suspected.tolist(), strict=True)]
-    return [t for t, s in zip(mended, suspected.tolist(), strict=True) if not (s and ftfy.badness.is_bad(t))]
+    mended = [mend_misread(t, guess_spaces=False) if s else t for t, s in zip(texts, suspected.tolist(), strict=True)]
+    return [t for t, s in zip(mended, suspected.tolist(), strict=True) if not (s and badness(t) > MOST_LEFT * len(t))]
 
 
-def split(path: Path) -> tuple[list[str], list[str]]:
-    """Texts to count and texts to set the ceilings with, capped by language."""
-    held: list[str] = []
-    counted: list[str] = []
+def split(path: Path) -> tuple[list[str], dict[str, list[str]]]:
+    """Texts to count, and by language the texts that set the ceilings."""
+    held: defaultdict[str, list[str]] = defaultdict(list)
+    counted: defaultdict[str, list[str]] = defaultdict(list)
     used: defaultdict[str, int] = defaultdict(int)
     for number, (text, lang) in enumerate(records(path)):
         if number % 10 == 0:
-            held.append(text)
+            held[lang].append(text)
         elif used[lang] < LARGER_CAPS.get(lang, CAP_CHARS):
             used[lang] += len(text)
-            counted.append(text)
+            counted[lang].append(text)
             if number % UPPERCASED == 1:
-                counted.append(text.upper())
-    return undamaged(counted), undamaged(held)
+                counted[lang].append(text.upper())
+    every: list[str] = []
+    for lang, texts in counted.items():
+        every += undamaged(texts) * int(np.clip(SMALL_CHARS // used[lang], 1, SMALL_TIMES))
+    return every, {lang: undamaged(texts) for lang, texts in held.items()}
 
 
 def folded(texts: list[str], characters: NDArray[np.uint16]) -> NDArray[np.int64]:
@@ -104,6 +113,10 @@ def model(
     sizes = np.bincount(scripts[one], weights=one_n, minlength=256)
     floors = np.where(sizes >= MIN_SCRIPT_CHARS, np.rint(8 * np.log(np.maximum(sizes, 2))), 0).astype(np.int64)
     floors = np.minimum(floors, (1 << kernel.VALUE_BITS) - 1)
+    alphabet = np.bincount(scripts[one], minlength=256) < ALPHABET
+    alphabet[c.LATIN] = True
+    floors = np.where(alphabet, np.minimum(floors, RARE_LETTER * kernel.EIGHTHS), floors)
+    one_score = np.where(alphabet[scripts[one]], np.minimum(one_score, RARE_LETTER * kernel.EIGHTHS), one_score)
 
     two, two_n = np.unique((y << 21) | z, return_counts=True)
     y2, z2 = two >> 21, two & 0x1FFFFF
@@ -159,31 +172,42 @@ def pack(keys: NDArray[np.int64], score: NDArray[np.int64]) -> NDArray[np.uint16
 
 
 def ceilings_of(
-    texts: list[str], table: NDArray[np.uint16], floors: NDArray[np.int64], characters: NDArray[np.uint16]
+    held: dict[str, list[str]],
+    table: NDArray[np.uint16],
+    floors: NDArray[np.int64],
+    characters: NDArray[np.uint16],
 ) -> NDArray[np.int64]:
-    """Highest block sum of natural text by script, with a margin."""
-    whole = "\n".join(texts)
-    pieces = [whole[i : i + 80] for i in range(0, len(whole), 80)]
-    batch = TextBatch.from_texts(list(pieces))
-    out = np.zeros((len(batch), kernel.N_COLUMNS), np.int64)
-    unlimited = np.full(256, 1000, np.int64)
-    kernel.surprisal(batch.data, batch.offsets, characters, table, floors, unlimited, out)
-    sums = out[:, kernel.PEAK]  # of one block per piece, against a ceiling of 1000
-    script = profile_of(batch)[:, col.SCRIPT]
+    """Highest block sum of natural text by script: of the script as a whole, and of each language in it."""
     lowest = LOWEST_CEILING * kernel.EIGHTHS * kernel.BLOCK
-    ceilings = np.full(256, UNSEEN_CEILING * kernel.EIGHTHS * kernel.BLOCK, np.int64)
-    for number in np.unique(script):
-        here = sums[(script == number) & (sums > 0)]
-        if len(here):
-            few = len(here) < FEW_BLOCKS
-            top = float(np.quantile(here, 1 if few else CEILING_QUANTILE))
-            ceilings[number] = int(max(lowest, (FEW_MARGIN if few else CEILING_MARGIN) * top))
-            nats = kernel.EIGHTHS * kernel.BLOCK
-            print(
-                f"  {c.script_codes()[number]}: {len(here):7,} blocks, mean {here.mean() / nats:.2f}, "
-                f"99 % {np.quantile(here, 0.99) / nats:.2f}, top {here.max() / nats:.2f}, "
-                f"ceiling {ceilings[number] / nats:.2f} nats per character"
-            )
+    nats = kernel.EIGHTHS * kernel.BLOCK
+    by_script: defaultdict[int, list[NDArray[np.int64]]] = defaultdict(list)
+    tops: defaultdict[int, float] = defaultdict(float)
+    for lang, texts in held.items():
+        whole = "\n".join(texts)
+        batch = TextBatch.from_texts([whole[i : i + 80] for i in range(0, len(whole), 80)])
+        out = np.zeros((len(batch), kernel.N_COLUMNS), np.int64)
+        kernel.surprisal(batch.data, batch.offsets, characters, table, floors, np.full(256, 1000, np.int64), out)
+        sums = out[:, kernel.PEAK]  # of the one block in each piece, against a ceiling of 1000
+        script = profile_of(batch)[:, col.SCRIPT]
+        for number in np.unique(script[sums > 0]).tolist():
+            here = sums[(script == number) & (sums > 0)]
+            by_script[number].append(here)
+            if len(here) >= MIN_LANGUAGE_BLOCKS:
+                top = float(np.quantile(here, LANGUAGE_QUANTILE))
+                if top > tops[number]:
+                    tops[number] = top
+                    print(f"    {c.script_codes()[number]} {lang}: {top / nats:.2f}")
+    ceilings = np.full(256, UNSEEN_CEILING * nats, np.int64)
+    for number, parts in by_script.items():
+        here = np.concatenate(parts)
+        few = len(here) < FEW_BLOCKS
+        top = max(tops[number], float(np.quantile(here, 1 if few else CEILING_QUANTILE)))
+        ceilings[number] = int(max(lowest, (FEW_MARGIN if few else CEILING_MARGIN) * top))
+        print(
+            f"  {c.script_codes()[number]}: {len(here):7,} blocks, mean {here.mean() / nats:.2f}, "
+            f"99 % {np.quantile(here, 0.99) / nats:.2f}, top {here.max() / nats:.2f}, "
+            f"ceiling {ceilings[number] / nats:.2f} nats per character"
+        )
     return ceilings
 
 
