@@ -11,6 +11,7 @@ from cleanse.sources.model import ReadOptions, Shard, ShardFacts, Source
 from cleanse.sources.planning import Plan, plan
 from cleanse.sources.reader import ShardReader, open_shard
 from cleanse.sources.types import Types
+from cleanse.sources.wholesource import source_events
 
 __all__ = [
     "Plan",
@@ -23,4 +24,5 @@ __all__ = [
     "Types",
     "open_shard",
     "plan",
+    "source_events",
 ]

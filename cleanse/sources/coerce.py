@@ -57,9 +57,7 @@ def coerce(value: dict[str, Any], target: Target, row: int, events: list[ReadEve
     return made
 
 
-def _object(
-    value: dict[str, Any], target: Target, path: str, row: int, events: list[ReadEvent]
-) -> dict[str, Any]:
+def _object(value: dict[str, Any], target: Target, path: str, row: int, events: list[ReadEvent]) -> dict[str, Any]:
     made = value
     for key, child in value.items():
         below = target.by_name[key]

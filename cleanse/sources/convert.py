@@ -23,9 +23,7 @@ class Conformer:
         self.target = decide(types) if types is not None else None
         self.schema = types.schema() if types is not None else None
 
-    def batch(
-        self, batch: pa.RecordBatch, rows: NDArray[np.int64], events: list[ReadEvent]
-    ) -> pa.RecordBatch:
+    def batch(self, batch: pa.RecordBatch, rows: NDArray[np.int64], events: list[ReadEvent]) -> pa.RecordBatch:
         """The batch with exactly the schema; MIXED_TYPE events for values of an unusual kind are added."""
         if self.target is None:
             return batch
@@ -36,8 +34,8 @@ class Conformer:
                 columns.append(pa.nulls(batch.num_rows, target.type))
             else:
                 columns.append(convert(batch.column(at), target, rows, events))
-        if not columns:
-            return batch
+        if not columns:  # from no arrays a batch would have no rows
+            return batch.replace_schema_metadata(self.schema.metadata)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from cleanse.blocks import RawLines, RecordBlock
 from cleanse.records import EventKind, ReadEvent
+from cleanse.sources.arrowtypes import distinct
 from cleanse.sources.candidates import BOM, Candidates, check_utf8, leave_out_bom, set_oversized_apart
 from cleanse.sources.convert import Conformer
 from cleanse.sources.errors import SourceError
@@ -40,9 +41,7 @@ _SAFE = 1 << 53
 _DELIMITERS = ",;\t|"
 
 
-def read_csv(
-    shard: Shard, options: ReadOptions, types: Types | None, facts: ShardFacts
-) -> Iterator[RecordBlock]:
+def read_csv(shard: Shard, options: ReadOptions, types: Types | None, facts: ShardFacts) -> Iterator[RecordBlock]:
     """The rows of a CSV or TSV file behind its header, which gives the columns their names."""
     return _CsvReader(shard, options, types, facts).blocks()
 
@@ -108,7 +107,7 @@ class _CsvReader:
             raise SourceError(f"{self.shard.source.name}: the header cannot be read ({reason}); expected column names")
         if len(names) > MAX_COLUMNS:
             raise SourceError(f"{self.shard.source.name}: {len(names):,} columns; expected at most {MAX_COLUMNS:,}")
-        self.names = _distinct(names)
+        self.names = distinct(names)
         if self.conform.learning:
             for i, name in enumerate(self.names):
                 self.types.root.fields[name] = Node((self.shard.source.index, 0, i))
@@ -206,30 +205,13 @@ def _sniff_delimiter(path: str, compression: str | None) -> str:
     return max(counts, key=lambda mark: counts[mark])
 
 
-def _distinct(names: list[str]) -> list[str]:
-    """Names as pandas makes them distinct: "a", "a.1"; a column without a name is called after its place."""
-    seen: set[str] = set()
-    made = []
-    for i, name in enumerate(names):
-        base = name or f"column_{i}"
-        new, k = base, 0
-        while new in seen:
-            k += 1
-            new = f"{base}.{k}"
-        seen.add(new)
-        made.append(new)
-    return made
-
-
 def _at_once(data: bytes, names: list[str], delimiter: str) -> pa.RecordBatch | None:
     """Many rows by pyarrow, all columns as strings, nothing read as null; None where it refuses any."""
     try:
         table = pacsv.read_csv(
             pa.BufferReader(data),
             read_options=pacsv.ReadOptions(use_threads=False, block_size=len(data) + 64, column_names=names),
-            parse_options=pacsv.ParseOptions(
-                delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=False
-            ),
+            parse_options=pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=False),
             convert_options=pacsv.ConvertOptions(
                 column_types={name: pa.string() for name in names}, strings_can_be_null=False
             ),

@@ -100,9 +100,7 @@ def _strict(raw: bytes, words: str, position: int) -> Verdict:
         return made
 
     try:
-        value = json.loads(
-            raw, parse_constant=constant, parse_int=integer, parse_float=real, object_pairs_hook=pairs
-        )
+        value = json.loads(raw, parse_constant=constant, parse_int=integer, parse_float=real, object_pairs_hook=pairs)
     except _Refused as refused:
         return _wrong(refused.kind, refused.detail, raw, 0)
     except RecursionError:

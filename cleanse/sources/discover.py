@@ -174,7 +174,9 @@ def nature(name: str, path: str, input_format: str = "auto") -> Nature:
     for magic, kind in (_MAGIC | _ARCHIVES).items():
         if head.startswith(magic):
             if kind not in KINDS:
-                raise SourceError(f"{name}: a {kind} file; expected JSONL, JSON, CSV, Parquet, Arrow or text: convert it")
+                raise SourceError(
+                    f"{name}: a {kind} file; expected JSONL, JSON, CSV, Parquet, Arrow or text: convert it"
+                )
             return Nature(kind, compression)
     encoding = _UTF16.get(head[:2], "") or _utf16_without_mark(head)
     extension, _ = _extension(name)

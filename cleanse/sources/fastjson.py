@@ -35,13 +35,35 @@ def parse(data: bytes | memoryview, schema: pa.Schema, n_records: int) -> pa.Rec
         return None
     if table.num_rows != n_records:
         return None
+    if any(_has_inner_null(column.type) for column in schema):
+        # Not combine_chunks(): copying an array that is too short fails. The data was one block: one chunk.
+        columns = [_mended(column.chunk(0), n_records) for column in table.columns]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
     batches = table.combine_chunks().to_batches()
     return batches[0] if len(batches) == 1 else None
 
 
-def parse_pieces(
-    pieces: list[bytes], schema: pa.Schema
-) -> tuple[pa.RecordBatch, list[tuple[int, str]]]:
+def _has_inner_null(kind: pa.DataType) -> bool:
+    below = [kind.field(i).type for i in range(kind.num_fields)]
+    return any(pa.types.is_null(child) or _has_inner_null(child) for child in below)
+
+
+def _mended(array: pa.Array, length: int) -> pa.Array:
+    """The array with null children of the right length: pyarrow (to 26 at least) makes those of lists too short."""
+    kind = array.type
+    if pa.types.is_null(kind):
+        return pa.nulls(length)
+    if not _has_inner_null(kind):
+        return array
+    if pa.types.is_struct(kind):
+        children = [_mended(array.field(i), length) for i in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
+    offsets = array.offsets
+    values = _mended(array.values, offsets[-1].as_py())
+    return pa.Array.from_buffers(kind, length, array.buffers()[:2], array.null_count, 0, [values])
+
+
+def parse_pieces(pieces: list[bytes], schema: pa.Schema) -> tuple[pa.RecordBatch, list[tuple[int, str]]]:
     """One record per piece; the pieces that even alone do not parse are named, with the parser's words."""
     if len(schema) == 0:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * len(pieces), pa.struct([]))), []
@@ -85,7 +107,9 @@ def _has_double(kind: pa.DataType) -> bool:
     return bool(pa.types.is_float64(kind))
 
 
-def _doubtful(array: pa.Array, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _doubtful(
+    array: pa.Array, rows: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     if pa.types.is_float64(array.type):
         values = array.fill_null(0.0).to_numpy(zero_copy_only=False)
         return rows[~(np.abs(values) < _SAFE)]
@@ -104,6 +128,6 @@ def cast_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         column if column.type == field.type else column.cast(field.type)
         for column, field in zip(batch.columns, schema, strict=True)
     ]
-    if not columns:
-        return batch
+    if not columns:  # from no arrays a batch would have no rows
+        return batch.replace_schema_metadata(schema.metadata)
     return pa.RecordBatch.from_arrays(columns, schema=schema)

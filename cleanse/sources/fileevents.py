@@ -45,15 +45,21 @@ def stream_events(shard: Shard, stream: Stream, next_row: int) -> Iterator[ReadE
     if stream.error:
         detail = f"{stream.error}; what follows is lost to any reader"
         yield ReadEvent(EventKind.READ_ERROR, next_row, detail)
-    packed = source.expanded_from or (source.n_bytes if source.compression else 0)
-    unpacked = source.n_bytes if source.expanded_from else getattr(stream, "n_out", 0)
+    if source.compression:
+        yield from expansion(source.n_bytes, getattr(stream, "n_out", 0))
+    elif shard.start == 0:
+        yield from expansion(source.expanded_from, source.n_bytes)
+    if source.transcoded_from and shard.start == 0:
+        detail = f"the file is {source.transcoded_from.upper()}: read as if it were UTF-8"
+        yield ReadEvent(EventKind.UTF16, -1, detail)
+
+
+def expansion(packed: int, unpacked: int) -> Iterator[ReadEvent]:
+    """The event of a compressed file that unfolds far more than text does (``packed`` 0: not compressed)."""
     if packed and unpacked > max(_SMALL, _RATIO * packed):
         ratio = unpacked / packed
         detail = f"{packed:,} compressed bytes unfold to {unpacked:,} ({ratio:,.0f} times as many)"
         yield ReadEvent(EventKind.EXPANSION, -1, detail, value=ratio)
-    if source.transcoded_from and shard.start == 0:
-        detail = f"the file is {source.transcoded_from.upper()}: read as if it were UTF-8"
-        yield ReadEvent(EventKind.UTF16, -1, detail)
 
 
 def closing_block(batch: pa.RecordBatch, events: list[ReadEvent]) -> Iterator[RecordBlock]:

@@ -13,7 +13,7 @@ from cleanse.blocks import RawLines, RecordBlock
 from cleanse.records import EventKind, ReadEvent
 from cleanse.sources.candidates import Candidates, check_shape, check_utf8, set_oversized_apart
 from cleanse.sources.coerce import coerce, dump
-from cleanse.sources.decide import Target, decide
+from cleanse.sources.decide import decide
 from cleanse.sources.errors import SourceError
 from cleanse.sources.fastjson import cast_columns, doubtful_rows, empty, parse, parse_pieces
 from cleanse.sources.large import note_large
@@ -53,8 +53,13 @@ class JsonParser:
             batch = self._at_once(block)
         if batch is None:
             batch = self._one_by_one(block)
-        batch = cast_columns(batch, self.schema or self.target.schema)
+        batch = self.in_schema(batch)
         return self._finished(block, batch), block
+
+    def in_schema(self, batch: pa.RecordBatch | None = None) -> pa.RecordBatch:
+        """A batch (of no rows by default) with the schema of pass 2, or in pass 1 with the schema so far."""
+        batch = empty(self.target.plain_schema) if batch is None else batch
+        return cast_columns(batch, self.target.schema if self.schema is None else self.schema)
 
     def _use(self, types: Types) -> None:
         self.types = types
@@ -216,8 +221,3 @@ def _census(value: Any) -> tuple[int, bool]:
         elif kind is float:
             doubtful |= not abs(child) < _SAFE
     return n_keys, doubtful
-
-
-def empty_block(target: Target, schema: pa.Schema | None) -> pa.RecordBatch:
-    """A batch of no rows with the schema so far: carries the events that come after the last record."""
-    return cast_columns(empty(target.plain_schema), schema or target.schema)

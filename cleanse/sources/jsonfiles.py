@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cleanse.blocks import RecordBlock
-from cleanse.sources.fastjson import cast_columns, empty
 from cleanse.sources.fileevents import Blanks, closing_block, stream_events
 from cleanse.sources.jsonblock import JsonParser
 from cleanse.sources.lines import Lines, line_blocks, skip_to_line
@@ -14,9 +13,7 @@ from cleanse.sources.streams import Stream, open_stream
 from cleanse.sources.types import Types
 
 
-def read_json(
-    shard: Shard, options: ReadOptions, types: Types | None, facts: ShardFacts
-) -> Iterator[RecordBlock]:
+def read_json(shard: Shard, options: ReadOptions, types: Types | None, facts: ShardFacts) -> Iterator[RecordBlock]:
     """The records of one shard of a JSON or JSONL file."""
     source = shard.source
     parser = JsonParser(source, types, facts)
@@ -34,8 +31,7 @@ def read_json(
         events = [*blanks.events(), *stream_events(shard, stream, facts.n_records)]
     finally:
         stream.close()
-    batch = cast_columns(empty(parser.target.plain_schema), parser.schema or parser.target.schema)
-    yield from closing_block(batch, events)
+    yield from closing_block(parser.in_schema(), events)
 
 
 def _texts(stream: Stream, shard: Shard, options: ReadOptions) -> Iterator[Lines]:
@@ -43,9 +39,7 @@ def _texts(stream: Stream, shard: Shard, options: ReadOptions) -> Iterator[Lines
     if source.kind == "json":
         from cleanse.sources.jsonvalues import value_blocks  # noqa: PLC0415 - compiles a kernel
 
-        return value_blocks(
-            stream.read, block_bytes=options.block_bytes, max_record_bytes=options.max_record_bytes
-        )
+        return value_blocks(stream.read, block_bytes=options.block_bytes, max_record_bytes=options.max_record_bytes)
     return line_shard(stream, shard, options)
 
 

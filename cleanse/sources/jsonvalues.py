@@ -20,9 +20,7 @@ def value_blocks(read: Read, *, block_bytes: int, max_record_bytes: int) -> Iter
     What stands between two values (commas, the array's brackets) is blanked, so that a block parser for
     one object after the other can read a block as it is.
     """
-    cutter = SpanCutter(
-        read, json_spans, 0, block_bytes=block_bytes, max_record_bytes=max_record_bytes
-    )
+    cutter = SpanCutter(read, json_spans, 0, block_bytes=block_bytes, max_record_bytes=max_record_bytes)
     for lines in cutter.blocks():
         lines.data = _only(lines)
         yield lines

@@ -19,18 +19,18 @@ def note_large(facts: ShardFacts, batch: pa.RecordBatch, rows: NDArray[np.int64]
     if batch.nbytes < LARGE:
         return
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        for index, size in _large(column, 0):
+        for index, size in large_values(column, LARGE):
             facts.large_values.setdefault(name, []).append((int(rows[index]), size))
 
 
-def _large(array: pa.Array, at: int) -> Iterator[tuple[int, int]]:
-    """Halves the array as long as a part is large enough to hold a large value."""
+def large_values(array: pa.Array, least: int, at: int = 0) -> Iterator[tuple[int, int]]:
+    """Places and sizes of the values of ``least`` bytes or more, found by halving what is large enough."""
     size = array.nbytes
-    if size < LARGE:
+    if size < least:
         return
     if len(array) == 1:
         yield at, size
         return
     half = len(array) // 2
-    yield from _large(array.slice(0, half), at)
-    yield from _large(array.slice(half), at + half)
+    yield from large_values(array.slice(0, half), least, at)
+    yield from large_values(array.slice(half), least, at + half)

@@ -153,7 +153,7 @@ class _Cutter:
 
     def _stream(self, data: bytes) -> Generator[Lines, None, bytes]:
         """Lets one oversized line pass through a digest; returns what was read beyond it."""
-        digest, size, head = hashlib.sha256(), 0, data[:HEAD]
+        digest, size, head = hashlib.sha256(), 0, b""
         held = b""  # a carriage return at the end belongs to the line ending, if that is what follows
         rest, ended = b"", False
         while True:
@@ -164,6 +164,7 @@ class _Cutter:
             held = b"\r" if piece.endswith(b"\r") else b""
             piece = piece[:-1] if held else piece
             digest.update(piece)
+            head = (head + piece)[:HEAD] if len(head) < HEAD else head
             size += len(piece)
             if ended:
                 break
@@ -182,9 +183,7 @@ class _Cutter:
         return rest
 
 
-def _without_returns(
-    array: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _without_returns(array: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
     """The ends moved before a carriage return that belongs to the line ending."""
     last = array[np.maximum(ends - 1, 0)]
     return ends - ((last == _RETURN) & (ends > starts))

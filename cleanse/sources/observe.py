@@ -20,6 +20,7 @@ from cleanse.sources.types import (
     UNSIGNED,
     Kind,
     Node,
+    Position,
     Types,
     type_name,
 )
@@ -41,14 +42,13 @@ def observe_record(types: Types, record: dict[str, Any], at: tuple[int, int]) ->
 
     Raises SourceError where the records have more than ``MAX_COLUMNS`` different columns.
     """
-    walker = _Walker(at)
     root = types.root
     root.counts[Kind.OBJECT] += 1
     fields = root.fields
-    for key, value in record.items():
+    for i, (key, value) in enumerate(record.items()):
         node = fields.get(key)
         if node is None:
-            node = fields[key] = Node(walker.position())
+            node = fields[key] = Node((*at, i))
             if len(fields) > MAX_COLUMNS:
                 raise SourceError(
                     f"more than {MAX_COLUMNS} different columns: expected records that share their columns; "
@@ -57,7 +57,7 @@ def observe_record(types: Types, record: dict[str, Any], at: tuple[int, int]) ->
         if type(value) is str:  # the common case, without a call
             node.counts[0] += 1
         elif value is not None:
-            walker.add(node, value, 1)
+            _add(node, value, 1, (*at, i))
 
 
 def prune(types: Types) -> None:
@@ -67,53 +67,47 @@ def prune(types: Types) -> None:
             node.widen()
 
 
-class _Walker:
-    """Carries the place of the record, and numbers its keys in reading order."""
+def _add(node: Node, value: Any, depth: int, at: Position) -> None:
+    """Adds a value to its node; ``at`` is the way to it."""
+    kind = type(value)
+    if kind is str:
+        node.counts[Kind.STRING] += 1
+    elif value is None:
+        pass
+    elif kind is bool:
+        node.counts[Kind.BOOL] += 1
+    elif kind is int:
+        node.counts[Kind.NUMBER] += 1
+        node.add_bits(integer_bits(value, value))
+    elif kind is float:
+        node.counts[Kind.NUMBER] += 1
+        node.add_bits(FLOAT)
+    elif kind is dict:
+        node.counts[Kind.OBJECT] += 1
+        _add_keys(node, value, depth, at)
+    else:
+        node.counts[Kind.LIST] += 1
+        if depth < MAX_DEPTH and not node.wide and value:
+            if node.item is None:
+                node.item = Node(at)
+            for i, element in enumerate(value):
+                _add(node.item, element, depth + 1, (*at, i))
 
-    def __init__(self, at: tuple[int, int]) -> None:
-        self.at = at
-        self.sequence = 0
 
-    def position(self) -> tuple[int, int, int]:
-        self.sequence += 1
-        return (*self.at, self.sequence)
-
-    def add(self, node: Node, value: Any, depth: int) -> None:
-        kind = type(value)
-        if kind is str:
-            node.counts[Kind.STRING] += 1
-        elif value is None:
-            pass
-        elif kind is bool:
-            node.counts[Kind.BOOL] += 1
-        elif kind is int:
-            node.counts[Kind.NUMBER] += 1
-            node.add_bits(integer_bits(value, value))
-        elif kind is float:
-            node.counts[Kind.NUMBER] += 1
-            node.add_bits(FLOAT)
-        elif kind is dict:
-            node.counts[Kind.OBJECT] += 1
-            self._below(node, value, depth)
-        else:
-            node.counts[Kind.LIST] += 1
-            if depth < MAX_DEPTH and not node.wide and value:
-                if node.item is None:
-                    node.item = Node(self.position())
-                for element in value:
-                    self.add(node.item, element, depth + 1)
-
-    def _below(self, node: Node, value: dict[str, Any], depth: int) -> None:
-        if depth >= MAX_DEPTH or node.wide:
-            return
-        for key, element in value.items():
-            child = node.fields.get(key)
-            if child is None:
-                child = node.fields[key] = Node(self.position())
-                if len(node.fields) > MAX_KEYS:
-                    node.widen()
-                    return
-            self.add(child, element, depth + 1)
+def _add_keys(node: Node, value: dict[str, Any], depth: int, at: Position) -> None:
+    if depth >= MAX_DEPTH or node.wide:
+        return
+    for i, (key, element) in enumerate(value.items()):
+        child = node.fields.get(key)
+        if child is None:
+            child = node.fields[key] = Node((*at, i))
+            if len(node.fields) > MAX_KEYS:
+                node.widen()
+                return
+        if type(element) is str:
+            child.counts[0] += 1
+        elif element is not None:
+            _add(child, element, depth + 1, (*at, i))
 
 
 def observe_batch(types: Types, batch: pa.RecordBatch) -> None:
@@ -127,7 +121,7 @@ def observe_array(node: Node, array: pa.Array) -> None:
     """Adds the values of one array to one path that has the array's structure already."""
     kind = array.type
     n_values = len(array) - array.null_count
-    if pa.types.is_struct(kind):
+    if pa.types.is_struct(kind) and kind.num_fields:
         node.counts[Kind.OBJECT] += n_values
         # flatten() applies the parents' nulls, which the children's own bitmaps need not have.
         for index, child in enumerate(array.flatten()):
@@ -163,13 +157,14 @@ def declare(node: Node, kind: pa.DataType, source: int) -> None:
             declare(below, child.type, source)
     elif pa.types.is_list(kind):
         node.bits |= DECLARED << Kind.LIST
-        node.item = node.item or Node((source, 0, 0))
+        node.item = node.item or Node((source, 0))
         declare(node.item, kind.value_type, source)
     elif pa.types.is_string(kind):
         node.bits |= DECLARED << Kind.STRING
     elif pa.types.is_boolean(kind):
         node.bits |= DECLARED << Kind.BOOL
-    elif pa.types.is_int64(kind) or pa.types.is_float64(kind):
-        node.add_bits((DECLARED << Kind.NUMBER) | (FLOAT if pa.types.is_float64(kind) else 0))
+    elif pa.types.is_int64(kind) or pa.types.is_uint64(kind) or pa.types.is_float64(kind):
+        more = FLOAT if pa.types.is_float64(kind) else UNSIGNED if pa.types.is_uint64(kind) else 0
+        node.add_bits((DECLARED << Kind.NUMBER) | more)
     elif not pa.types.is_null(kind):
         node.arrow.setdefault(type_name(kind), 0)

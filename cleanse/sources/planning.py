@@ -77,8 +77,7 @@ def plan(inputs: Sequence[str], options: ReadOptions, spool: Path) -> Plan:
         for source in _sources(found, len(sources), options, spool):
             sources.append(source)
             shards += [
-                Shard(len(shards) + i, source, start, stop)
-                for i, (start, stop) in enumerate(_cuts(source, options))
+                Shard(len(shards) + i, source, start, stop) for i, (start, stop) in enumerate(_cuts(source, options))
             ]
     return Plan(tuple(sources), tuple(shards), options)
 

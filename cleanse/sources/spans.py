@@ -20,9 +20,7 @@ _FULL = -2  # a state's SINCE at or below this: the arrays were full, and the ke
 class SpanCutter:
     """Reads a stream and cuts it. ``fields`` and ``open_quote`` belong to the block yielded last."""
 
-    def __init__(
-        self, read: Read, kernel: Kernel, extra: int, *, block_bytes: int, max_record_bytes: int
-    ) -> None:
+    def __init__(self, read: Read, kernel: Kernel, extra: int, *, block_bytes: int, max_record_bytes: int) -> None:
         self.read, self.kernel, self.extra = read, kernel, np.int64(extra)
         self.block_bytes, self.limit = block_bytes, max_record_bytes
         self.state = np.zeros(N_SLOTS, np.int64)
@@ -77,9 +75,7 @@ class SpanCutter:
         self.state[MODE], self.state[SINCE] = 0, -1
         return data[stop:]
 
-    def _lines(
-        self, data: bytes, cut: tuple[int, int], starts: Places, ends: Places, *, at_end: bool
-    ) -> Lines:
+    def _lines(self, data: bytes, cut: tuple[int, int], starts: Places, ends: Places, *, at_end: bool) -> Lines:
         lines = Lines(
             data=memoryview(data)[slice(*cut)],
             starts=starts,
@@ -105,9 +101,11 @@ class SpanCutter:
             if self.kernel(np.frombuffer(chunk, np.uint8), self.state, self.extra, *one):
                 end, until = int(one[1][0]), _FULL - int(self.state[SINCE])
                 digest.update(chunk[:end])
+                head = (head + chunk[:end])[:HEAD]
                 size, taken, rest = size + end, taken + until, chunk[until:]
                 break
             digest.update(chunk)
+            head = (head + chunk)[:HEAD] if len(head) < HEAD else head
             size, taken = size + len(chunk), taken + len(chunk)
         self.state[SINCE] = -1
         self.fields, self.open_quote = np.zeros(1, np.int64), False

@@ -24,9 +24,7 @@ COLUMN = "text"
 Places = NDArray[np.int64]
 
 
-def read_text(
-    shard: Shard, options: ReadOptions, types: Types | None, facts: ShardFacts
-) -> Iterator[RecordBlock]:
+def read_text(shard: Shard, options: ReadOptions, types: Types | None, facts: ShardFacts) -> Iterator[RecordBlock]:
     """The lines of one shard of a text file."""
     source = shard.source
     blanks = Blanks()

@@ -44,14 +44,16 @@ LOOSE_FLOAT = 16  # among the numbers that CSV wrote is a fraction
 LOOSE_BIG = 32  # ... or an integer beyond 2**53
 DECLARED = 256
 
-Position = tuple[int, int, int]  # source index, place of the record in it, place of the key in the record
+Position = tuple[int, ...]
+"""Where a path was first met: index of the source, place of the record in it, then the way to the key (indexes of
+keys and elements, from the outside in). Orders the keys of one object; says the same however shards are cut."""
 
 
 @dataclass(eq=True)
 class Node:
     """One path of the tree. ``item`` stands for all elements of the lists there, ``fields`` for the keys."""
 
-    first: Position = (0, 0, 0)
+    first: Position = ()
     counts: list[int] = field(default_factory=lambda: [0] * len(Kind))
     bits: int = 0
     item: Node | None = None
@@ -128,7 +130,7 @@ class Node:
         """The node that ``to_json`` described."""
         first, counts, bits, item, fields, wide, arrow, loose = value
         return cls(
-            first=(first[0], first[1], first[2]),
+            first=tuple(first),
             counts=list(counts),
             bits=bits,
             item=cls.from_json(item) if item else None,
