@@ -66,6 +66,7 @@ class Rule:
     limit: Limit | None = None
     pattern: Pattern | None = None
     event: EventKind | None = None
+    evidence: str | None = None  # a conclusion of a stage between the passes, such as "probe.spike"
     where: tuple[tuple[str, Limit], ...] = ()
     roles: tuple[Role, ...] = ()  # empty: every role
     supervised: bool | None = None  # None: trained on or not
@@ -74,13 +75,14 @@ class Rule:
     references: tuple[str, ...] = ()
     should_match: tuple[Example, ...] = ()
     should_pass: tuple[Example, ...] = ()
+    unexampled: str | None = None  # why no example shows the rule at work
 
 
 _KEYS = frozenset(
-    "id summary why action since measure limit pattern engine timeout event where roles supervised repair "
-    "strength references should_match should_pass".split()
+    "id summary why action since measure limit pattern engine timeout event evidence where roles supervised repair "
+    "strength references should_match should_pass unexampled".split()
 )
-_EXAMPLE_KEYS = frozenset("text hex repeat times role supervised record suffix options null".split())
+_EXAMPLE_KEYS = frozenset("text hex then repeat times role supervised record suffix options null".split())
 
 
 class RuleReader:
@@ -102,9 +104,9 @@ class RuleReader:
         for key in table:
             if key not in _KEYS:
                 self.fail(key, f"no such key; known keys are {', '.join(sorted(_KEYS))}")
-        kinds = [key for key in ("measure", "pattern", "event") if key in table]
+        kinds = [key for key in ("measure", "pattern", "event", "evidence") if key in table]
         if len(kinds) != 1:
-            self.fail("measure", f"expected exactly one of measure, pattern, event; found {kinds or 'none'}")
+            self.fail("measure", f"expected exactly one of measure, pattern, event, evidence; found {kinds or 'none'}")
         limit = self._limit("limit", table["limit"]) if "limit" in table else None
         if "measure" in table and limit is None:
             self.fail("limit", "a measure needs a limit such as { max = 0 }")
@@ -122,6 +124,7 @@ class RuleReader:
             limit=limit,
             pattern=self._pattern(table) if "pattern" in table else None,
             event=self._one_of(table, "event", EventKind) if "event" in table else None,
+            evidence=self._text(table, "evidence") if "evidence" in table else None,
             where=tuple((k, self._limit(f"where.{k}", v)) for k, v in self._table(table, "where").items()),
             roles=tuple(self._role("roles", r) for r in self._list(table, "roles")),
             supervised=self._flag(table, "supervised"),
@@ -130,6 +133,7 @@ class RuleReader:
             references=tuple(str(r) for r in self._list(table, "references")),
             should_match=tuple(self._example("should_match", e) for e in self._list(table, "should_match")),
             should_pass=tuple(self._example("should_pass", e) for e in self._list(table, "should_pass")),
+            unexampled=self._text(table, "unexampled") if "unexampled" in table else None,
         )
 
     def _text(self, table: Mapping[str, Any], key: str) -> str:
@@ -226,6 +230,7 @@ class RuleReader:
         if "hex" in value:
             try:
                 raw = bytes.fromhex(str(value["hex"])) * int(value.get("times", 1))
+                raw += bytes.fromhex(str(value.get("then", "")))
             except ValueError:
                 self.fail(key, f"expected hexadecimal digits, found {value['hex']!r}")
             return Example(raw=raw, suffix=str(value.get("suffix", ".jsonl")),

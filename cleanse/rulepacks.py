@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.metadata import entry_points, version
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -29,7 +29,10 @@ else:
     import tomli as tomllib
     from importlib.abc import Traversable
 
-__all__ = ["Hits", "PackError", "Rule", "RuleSet", "available", "load_packs"]
+__all__ = ["Hits", "PackError", "Rule", "RuleSet", "available", "check", "load_packs"]
+
+if TYPE_CHECKING:
+    from cleanse.rule_check import Problem
 
 GROUP = "cleanse.rules"
 DEFAULT = "default"
@@ -59,6 +62,10 @@ class RuleSet:
     def event_rule(self, kind: EventKind) -> Rule:
         """The rule that claims a reader's event. Raises KeyError when no loaded pack does."""
         return self._by_event[kind]
+
+    def evidence_rule(self, conclusion: str) -> Rule:
+        """The rule that claims a conclusion of a stage between the passes. Raises KeyError when no pack does."""
+        return self._by_evidence[conclusion]
 
     @cached_property
     def fingerprint(self) -> str:
@@ -100,6 +107,10 @@ class RuleSet:
     def _by_event(self) -> dict[EventKind, Rule]:
         return {rule.event: rule for rule in reversed(self.rules) if rule.event is not None}
 
+    @cached_property
+    def _by_evidence(self) -> dict[str, Rule]:
+        return {rule.evidence: rule for rule in reversed(self.rules) if rule.evidence is not None}
+
     def __reduce__(self) -> tuple[Callable[[tuple[PackText, ...]], RuleSet], tuple[tuple[PackText, ...]]]:
         return _build, (self.packs,)
 
@@ -122,6 +133,13 @@ def load_packs(names_or_paths: Sequence[str] = (DEFAULT,)) -> RuleSet:
             known = ", ".join(sorted(installed))
             raise PackError(f"no rule pack is called {name!r}; expected {DEFAULT}, {known}, or a path to a TOML file")
     return _build(tuple(chosen.values()))
+
+
+def check(rules: RuleSet) -> list[Problem]:
+    """Every promise that a rule does not keep: see ``cleanse.rule_check``. [] when all examples hold."""
+    from cleanse.rule_check import check as check_rules  # noqa: PLC0415 - pulls in the readers
+
+    return check_rules(rules.rules)
 
 
 def available() -> list[PackText]:
@@ -196,7 +214,7 @@ def _resolve(rule: Rule) -> None:
 def _canonical(rule: Rule) -> dict[str, Any]:
     """What of a rule can change a verdict or a finding."""
     state = asdict(rule)
-    for key in ("origin", "pack", "why", "references", "should_match", "should_pass", "since"):
+    for key in ("origin", "pack", "why", "references", "should_match", "should_pass", "unexampled", "since"):
         del state[key]
     return state
 
