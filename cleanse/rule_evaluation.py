@@ -50,11 +50,11 @@ def measured(name: str, texts: TextBatch) -> Values:
 
 
 def evaluate(rules: Sequence[Rule], texts: TextBatch) -> Hits:
-    """Every crossing of every measure and pattern rule. Event rules never match a text."""
+    """Every crossing of every measure and pattern rule. Rules that claim events or evidence never match a text."""
     found: list[tuple[NDArray[np.int64], int, Values, Values]] = []
     with np.errstate(invalid="ignore"):
         for index, rule in enumerate(rules):
-            if rule.event is not None or len(texts) == 0:
+            if (rule.measure is None and rule.pattern is None) or len(texts) == 0:
                 continue
             chosen = _applies(rule, texts)
             if chosen is None:
