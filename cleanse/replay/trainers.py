@@ -195,8 +195,8 @@ def _mindspore(s: RunSettings) -> Recipe:
     seed = _seed(s, MINDSPORE_UNSET_SEED)
     if seed == MINDSPORE_UNSET_SEED and not sharded:
         raise OrderUnknown(
-            f"Until a seed is set (or with {MINDSPORE_UNSET_SEED}, which counts as none) MindSpore shuffles an unsharded "
-            "dataset with a random one."
+            f"Until a seed is set (or with {MINDSPORE_UNSET_SEED}, which counts as none) MindSpore shuffles a dataset "
+            "without shards with a random one."
         )
     shuffle = MindSporeShuffle(s.rows, seed + (1 if sharded else 0))
     return Recipe(layout, shuffle.epoch, s.accum_tail or "carry")

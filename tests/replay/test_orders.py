@@ -1,5 +1,6 @@
 """Orders without a trainer at hand: Megatron's index files, run files, refusals, invariants."""
 
+import itertools
 import json
 import subprocess
 import sys
@@ -54,7 +55,7 @@ def test_every_row_is_fed_in_every_epoch(n, batch, accum, world, trainer):
     seen = {row for s in steps if s.epoch == 0 for row in s.rows}
     if trainer != "deepspeed":  # its accumulation windows cross the end of an epoch
         assert seen == set(range(n))
-    for before, after in zip(steps, steps[1:], strict=False):
+    for before, after in itertools.pairwise(steps):
         assert after.rows_before == before.rows
     for s in steps:
         assert set(s.rows) == {row for rank in s.micro_batches for micro in rank for row in micro}
