@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -167,16 +167,14 @@ class Calibration:
     ranked: Floats  # ascending scores of the ranking controls
 
     @classmethod
-    def fit(cls, controls: FigureTable, seed: int = 0) -> Calibration:
-        """Fits on a random third of the controls and ranks the rest.
+    def fit(cls, fit: FigureTable, rank: FigureTable) -> Calibration:
+        """Fits baselines and mixing on one set of controls and ranks the scores of another.
 
+        The promise holds for records that are exchangeable with ``rank``; ``fit`` only decides how sharp it is.
         Raises ValueError when the controls cannot carry a baseline (see ``MIN_FIT``).
         """
-        order = np.random.default_rng(seed).permutation(len(controls))
-        cut = max(MIN_FIT, round(FIT_SHARE * len(controls)))
-        fit, rank = controls.take(order[:cut]), controls.take(order[cut:])
         if len(rank) == 0:
-            raise ValueError(f"{len(controls)} control records are too few to calibrate on")
+            raise ValueError(f"{len(fit)} control records are too few: none is left to rank")
         baselines = tuple(_Baseline.fit(fit.figures[:, j], fit.n_tokens, fit.script) for j in range(len(fit.names)))
         deviates = _deviates(baselines, fit)
         clipped = np.clip(np.nan_to_num(deviates), -1.5, 1.5)
@@ -185,8 +183,7 @@ class Calibration:
         mixing = np.linalg.inv(np.linalg.cholesky(shrunk)).T
         joint = np.linalg.norm(np.nan_to_num(deviates) @ mixing, axis=1)
         made = cls(fit.names, baselines, mixing, max(float(np.quantile(joint, 0.99)), _TINY), np.empty(0))
-        ranked = np.sort(made.scores(rank))
-        return cls(made.names, baselines, mixing, made.joint_scale, ranked)
+        return replace(made, ranked=np.sort(made.scores(rank)))
 
     def scores(self, table: FigureTable) -> Floats:
         """How odd each record is, (records,): the largest of its single deviates and of their joint distance.
@@ -202,12 +199,15 @@ class Calibration:
         broken = np.isinf(table.figures).any(axis=1)
         return np.where(broken, np.inf, np.maximum(single, joint / self.joint_scale)).astype(np.float64)
 
-    def p_values(self, table: FigureTable) -> Floats:
-        """Conformal p-values, (records,): (1 + controls at least as odd) / (1 + controls)."""
+    def p_values(self, table: FigureTable, *, among_ranked: bool = False) -> Floats:
+        """Conformal p-values, (records,): (1 + controls at least as odd) / (1 + controls).
+
+        ``among_ranked`` is for records that are themselves among the ranked controls: each is then counted once.
+        """
         scores = self.scores(table)
-        n = len(self.ranked)
-        at_least = (n - np.searchsorted(self.ranked, scores, side="left")).astype(np.float64)
-        return (1.0 + at_least) / (1.0 + n)
+        extra = 0 if among_ranked else 1
+        at_least = (len(self.ranked) - np.searchsorted(self.ranked, scores, side="left")).astype(np.float64)
+        return (extra + at_least) / (extra + len(self.ranked))
 
     def explain(self, table: FigureTable, row: int) -> list[Deviation]:
         """The record's figures, most deviating first; figures that were not measured are left out."""
