@@ -65,9 +65,16 @@ def explain(rules: Sequence[Rule], hits: Hits, view: View) -> Iterator[Explanati
             end=end,
             value=value,
             limit=limit,
-            message=message(rule, text, spans, value, limit),
+            message=message(rule, text, spans, value, limit) + _note(view.texts, rule, segment),
             excerpt=excerpt(text, start, end),
         )
+
+
+def _note(texts: TextBatch, rule: Rule, segment: int) -> str:
+    """What the measure itself has to say about the segment: words from outside, such as a template's error."""
+    notes = texts.memo.get("notes") or {}
+    said = notes.get((rule.measure, segment))
+    return f": {escape(str(said))}" if said else ""
 
 
 def locate(rule: Rule, text: str) -> list[Span]:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from cleanse.rules import mojibake, profile, repairs, repetition, structure, surprisal
+from cleanse.rules import hexdump, mojibake, profile, repairs, repetition, structure, surprisal
 
-__all__ = ["mojibake", "profile", "repairs", "repetition", "structure", "surprisal"]
+__all__ = ["hexdump", "mojibake", "profile", "repairs", "repetition", "structure", "surprisal"]

@@ -43,6 +43,17 @@ def mend_misread(text: str, *, guess_spaces: bool = True) -> str:
     return text
 
 
+def remains(text: str) -> int:
+    """What the repair could not mend: bad sequences, and lead bytes whose other bytes a "?" stands for."""
+    return badness(text) + len(_lost().findall(text))
+
+
+@cache
+def _lost() -> re.Pattern[str]:
+    lead = "".join(re.escape(char) for char, byte in _bytes_of().items() if 0xC2 <= byte < 0xF5)  # noqa: PLR2004
+    return re.compile(f"[{lead}][?\ufffd]")
+
+
 def _mend_once(text: str, *, guess_spaces: bool) -> str:
     best = _ftfy(text)
     if badness(best) == 0 and _whole_sequences(best) == 0:

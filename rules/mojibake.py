@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 from cleanse.measures import Measure, Span, TextBatch, Values, register
 from cleanse.rules import profile_columns as col
-from cleanse.rules.misread import badness, mend_misread
+from cleanse.rules.misread import badness, mend_misread, remains
 from cleanse.rules.profile import profile_of
 
 
 def _judged(texts: TextBatch) -> NDArray[np.float64]:
-    """Badness before and after the repair, per segment: shape (segments, 2), computed once."""
+    """Bad sequences before the repair and what is left after it: shape (segments, 2), computed once."""
     return texts.once("misread", _judge)
 
 
@@ -23,7 +23,7 @@ def _judge(texts: TextBatch) -> NDArray[np.float64]:
         text = texts.text(int(segment))
         before = badness(text)
         if before:
-            values[segment] = before, badness(mend_misread(text))
+            values[segment] = before, remains(mend_misread(text))
     return values
 
 
@@ -34,7 +34,7 @@ def mended_text(texts: TextBatch, segment: int) -> str | None:
 
 def _mended(texts: TextBatch) -> Values:
     before, after = _judged(texts).T
-    return before - after
+    return np.maximum(before - after, np.minimum(before, 1))
 
 
 def _left(texts: TextBatch) -> Values:
@@ -44,6 +44,11 @@ def _left(texts: TextBatch) -> Values:
 def _left_share(texts: TextBatch) -> Values:
     before, after = _judged(texts).T
     return np.divide(after, before, out=np.full(len(before), np.nan), where=before > 0)
+
+
+def _left_density(texts: TextBatch) -> Values:
+    chars = profile_of(texts)[:, col.CHARS]
+    return np.divide(_judged(texts)[:, 1], chars, out=np.full(len(chars), np.nan), where=chars > 0)
 
 
 def _spans(text: str) -> list[Span]:
@@ -56,3 +61,5 @@ register(Measure("mojibake", "sequences", f"{_DOC}: those that the repair mends.
 register(Measure("mojibake_left", "sequences", f"{_DOC}: those left after the repair.", _left, _spans))
 register(Measure("mojibake_left_share", "share of sequences", f"{_DOC}: left after the repair, over all.",
                  _left_share, _spans))  # fmt: skip
+register(Measure("mojibake_left_density", "per character", f"{_DOC}: left after the repair, per character.",
+                 _left_density, _spans))  # fmt: skip

@@ -153,4 +153,6 @@ _ratio("symbol_share", "share of characters", "Punctuation and symbols over all.
 _ratio("space_share", "share of characters", "Spaces and line ends over all.", _chars, c.SPACE, c.NEWLINE)
 _ratio("letter_share", "share of characters", "Letters and marks over all.", _chars, c.LOWER, c.UPPER,
        c.LETTER, c.MARK)  # fmt: skip
+_ratio("script_purity", "share of letters", "Letters of the dominant script over all letters.", _letters,
+       col.SCRIPT_LETTERS)  # fmt: skip
 _ratio("mark_share", "share of letters", "Combining marks over letters and marks.", _letters, c.MARK)

@@ -36,6 +36,10 @@ def _nats(texts: TextBatch) -> Values:
 _ENOUGH = 64  # characters under which a mean says little
 
 
+def _scored(texts: TextBatch) -> Values:
+    return surprisal_of(texts)[:, 1].astype(np.float64)
+
+
 def _noise(texts: TextBatch) -> Values:
     """Misread text is judged as its repair leaves it: the characters that came in are no choice of the author."""
     rows = surprisal_of(texts)
@@ -77,6 +81,7 @@ def noisy_stretches(text: str) -> list[Span]:
 
 register(Measure("surprisal", "nats per character", "Mean surprisal under the 3-gram table; NaN for short "
                  "texts and scripts without a model.", _nats, noisy_stretches))  # fmt: skip
+register(Measure("scored_chars", "characters", "Characters of scripts that the table models.", _scored))
 register(Measure("noise_chars", "characters", "Characters in blocks of 64 whose mean surprisal is above what "
                  "natural text of the script reaches.", _noise, noisy_stretches))  # fmt: skip
 register(Measure("noise_share", "share of characters", "Characters in such blocks over all.", _noise_share,
