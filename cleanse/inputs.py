@@ -26,17 +26,22 @@ class HashTask:
 
 def hash_source(task: HashTask, _report: Report) -> None:
     """Commits the sha256 of one source's bytes as they lie on disk (compressed ones as they are)."""
+    digest = _sha256(Path(task.source.path))
+    write_json(unit_path(task.folder, STAGE, task.source.index, ".json"), digest)
+
+
+def _sha256(path: Path) -> str:
     digest = hashlib.sha256()
-    with Path(task.source.path).open("rb") as file:
+    with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
-    write_json(unit_path(task.folder, STAGE, task.source.index, ".json"), digest.hexdigest())
+    return digest.hexdigest()
 
 
 def identity(source: Source, spool: Path) -> dict[str, Any]:
     """What tells that a source is still the one the run began with: size and time of change, without reading it.
 
-    A file in the run's own spool was written by the run: its times say nothing.
+    A file in the run's own spool was written by the run, perhaps again: there the content must tell.
     """
     path = Path(source.path)
     spooled = path.is_relative_to(spool)
@@ -46,4 +51,5 @@ def identity(source: Source, spool: Path) -> dict[str, Any]:
         "kind": source.kind,
         "bytes": source.n_bytes,
         "changed_ns": None if spooled else path.stat().st_mtime_ns,
+        "sha256": _sha256(path) if spooled else None,
     }

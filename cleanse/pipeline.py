@@ -98,7 +98,7 @@ class _Run:
 
     def corpus(self) -> Corpus:
         committed = (read_json(self.state.path(inspection.STAGE, unit.index, ".json")) for unit in self.units)
-        corpus = merge(self.plan.shards, (shard for unit in committed for shard in unit))
+        corpus = merge(self.plan, (shard for unit in committed for shard in unit))
         if corpus.n_read == 0:
             names = ", ".join(source.name for source in self.plan.sources[:3])
             raise NoRecordsError(f"no records in {names}: the input is empty" + " or blank" * (corpus.n_blank > 0))
