@@ -1,0 +1,147 @@
+"""Runs drawn records through the model and commits their figures, a chunk at a time.
+
+Chunks are the same whatever the number of workers, so every record is measured in the same company and gets the
+same figures to the last bit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cleanse.atomic import committed
+from cleanse.engines.job import Report
+from cleanse.errors import CleanseError
+from cleanse.probing import sample
+from cleanse.probing.backends import Probe, backend
+from cleanse.probing.settings import ProbeSettings
+from cleanse.state import unit_path
+from cleanse.units import Unit
+
+STAGE = "probe-measure"
+CHUNK = 512  # records
+BASELINE_RECORDS = 2_000  # controls that a unigram baseline is estimated from, where the model has none of its own
+
+FIGURES = ("loss", "max_token_loss", "context_gain", "min_window_gain", "nats_per_byte", "grad_norm")
+SCHEMA = pa.schema(
+    [
+        *(sample.SCHEMA.field(name) for name in ("shard", "row", "suspect", "hash", "script")),
+        pa.field("n_tokens", pa.int64()),
+        *(pa.field(name, pa.float64()) for name in FIGURES),
+        pa.field("loss_finite", pa.bool_()),
+        pa.field("grad_finite", pa.bool_()),
+        pa.field("worst", pa.string()),
+        pa.field("problem", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class MeasureTask:
+    """All that a worker needs to measure one chunk of what was drawn from a unit."""
+
+    chunk: int
+    unit: Unit
+    start: int
+    stop: int
+    settings: ProbeSettings
+    baseline: tuple[Unit, ...]  # units to take a unigram baseline from
+    folder: Path
+
+
+def measure_chunk(task: MeasureTask, report: Report) -> None:
+    """Measures one chunk. Raises CleanseError when the model or the device is not to be had."""
+    probe = _opened(task.settings, task.baseline, task.folder)
+    drawn = pq.read_table(unit_path(task.folder, sample.STAGE, task.unit.index, ".parquet"))
+    drawn = drawn.slice(task.start, task.stop - task.start)
+    windows: list[Any] = []
+    owner: list[int] = []
+    for place, segments in enumerate(_segments(drawn)):
+        parts = probe.encode(segments, max_tokens=task.settings.max_tokens, windows=task.settings.windows)
+        windows += parts
+        owner += [place] * len(parts)
+    measured = probe.gradients(windows)
+    per_record: list[list[tuple[Any, Any]]] = [[] for _ in range(drawn.num_rows)]
+    for place, window, evidence in zip(owner, windows, measured, strict=True):
+        per_record[place].append((window, evidence))
+    rows = [_joined(probe, parts) for parts in per_record]
+    kept = drawn.select(["shard", "row", "suspect", "hash", "script"])
+    measures = pa.Table.from_pylist(rows, schema=pa.schema([f for f in SCHEMA if f.name not in kept.column_names]))
+    for name in measures.column_names:
+        kept = kept.append_column(SCHEMA.field(name), measures.column(name))
+    with committed(unit_path(task.folder, STAGE, task.chunk, ".parquet")) as temporary:
+        pq.write_table(kept.select(SCHEMA.names), temporary, compression="zstd")
+    report(0, drawn.num_rows, 0)
+
+
+def _segments(drawn: pa.Table) -> list[list[tuple[str, bool]]]:
+    texts, supervised = drawn.column("texts").to_pylist(), drawn.column("supervised").to_pylist()
+    return [list(zip(t, s, strict=True)) for t, s in zip(texts, supervised, strict=True)]
+
+
+@lru_cache(maxsize=1)
+def _opened(settings: ProbeSettings, baseline: tuple[Unit, ...], folder: Path) -> Probe:
+    """The model, loaded once per process, with a unigram baseline of its tokenizer."""
+    module = backend(settings.backend)
+    try:
+        probe: Probe = module.open_probe(
+            settings.model,
+            adapter=settings.adapter,
+            device=settings.device,
+            dtype=settings.dtype,
+            trust_remote_code=settings.trust_remote_code,
+        )
+    except (ValueError, OSError, RuntimeError) as error:
+        raise CleanseError(f"the probe's model {settings.model!r} cannot be used: {error}") from error
+    if not probe.has_baseline:
+        controls: list[Any] = []
+        for table in sample.read_samples(folder, baseline, CHUNK):
+            plain = table.filter(pc.invert(table.column("suspect")))
+            for segments in _segments(plain.slice(0, BASELINE_RECORDS - len(controls))):
+                controls += probe.encode(segments, max_tokens=settings.max_tokens, windows=1)
+            if len(controls) >= BASELINE_RECORDS:
+                break
+        probe.set_baseline(controls)
+    return probe
+
+
+def _joined(probe: Probe, parts: list[tuple[Any, Any]]) -> dict[str, Any]:
+    """One record's figures from those of its windows: means over tokens, extremes over windows."""
+    seen = [(window, e) for window, e in parts if e.n_tokens and not e.problem]
+    problem = next((e.problem for _, e in parts if e.problem), "")
+    if not seen:
+        nothing = dict.fromkeys(FIGURES, math.nan)
+        return {"n_tokens": 0, **nothing, "loss_finite": True, "grad_finite": True, "worst": "", "problem": problem}
+    tokens = np.array([e.n_tokens for _, e in seen], np.float64)
+
+    def mean(name: str, weight: np.ndarray[Any, Any] = tokens) -> float:
+        return float(np.average([getattr(e, name) for _, e in seen], weights=weight))
+
+    n_bytes = np.array([window.n_bytes for window, _ in seen], np.float64)
+    window, worst = max(seen, key=lambda part: _nan_last(part[1].max_token_loss))
+    return {
+        "n_tokens": int(tokens.sum()),
+        "loss": mean("loss"),
+        "max_token_loss": worst.max_token_loss,
+        "context_gain": mean("context_gain"),
+        "min_window_gain": min(e.min_window_gain for _, e in seen),
+        "nats_per_byte": mean("nats_per_byte", n_bytes) if n_bytes.all() else math.nan,
+        "grad_norm": max((e.grad_norm for _, e in seen), key=_nan_last),
+        "loss_finite": all(e.loss_finite for _, e in seen),
+        "grad_finite": all(e.grad_finite for _, e in seen),
+        "worst": probe.excerpt(window, worst.max_token_index),
+        "problem": problem,
+    }
+
+
+def _nan_last(value: float) -> float:
+    """For maxima: not a number is worse than any number."""
+    return math.inf if math.isnan(value) else value

@@ -1,0 +1,150 @@
+"""Which records are replayed: every suspect, and controls drawn by a hash of their content.
+
+A hash draw needs no order and no random state: the same records are chosen whatever the shards, the workers and the
+engine. It is simple random sampling over distinct contents, so length and script appear in their natural shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import xxhash
+from numpy.typing import NDArray
+
+from cleanse import inspection
+from cleanse.atomic import committed
+from cleanse.blocks import RecordBlock
+from cleanse.engines.job import Report
+from cleanse.findings import Cursor
+from cleanse.formats import Format, view
+from cleanse.measures import TextBatch
+from cleanse.records import Action
+from cleanse.rule_evaluation import SCRIPT_MEASURE, measured, unpack_script
+from cleanse.sources import ReadOptions, open_shard
+from cleanse.state import unit_path
+from cleanse.units import Unit
+
+STAGE = "probe-sample"
+SEED = 0x636C65616E7365  # any fixed number: a record's draw must be the same in every scan
+MOST_CHARACTERS = 16_384  # of one segment: far more than the windows that are replayed can hold
+_WHOLE = 1 << 64
+
+SCHEMA = pa.schema(
+    [
+        pa.field("shard", pa.int32(), nullable=False),
+        pa.field("row", pa.int64(), nullable=False),  # from the start of the shard
+        pa.field("suspect", pa.bool_(), nullable=False),
+        pa.field("hash", pa.uint64(), nullable=False),
+        pa.field("script", pa.string(), nullable=False),
+        pa.field("texts", pa.list_(pa.string()), nullable=False),
+        pa.field("supervised", pa.list_(pa.bool_()), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class SampleTask:
+    """All that a worker needs to draw from one unit."""
+
+    unit: Unit
+    formats: tuple[Format | None, ...]
+    share: float  # of unsuspected records drawn as controls; 1 for all
+    packs: tuple[str, ...]
+    rules_fingerprint: str
+    read: ReadOptions
+    folder: Path
+
+
+def sample_unit(task: SampleTask, report: Report) -> None:
+    """Reads one unit again and commits the texts of its suspects and of the controls drawn from it."""
+    inspection.rules_of(task.packs, task.rules_fingerprint)  # registers the measures that tell the script
+    target = unit_path(task.folder, STAGE, task.unit.index, ".parquet")
+    cursor = Cursor(unit_path(task.folder, inspection.STAGE, task.unit.index, ".parquet"))
+    try:
+        with committed(target) as temporary, pq.ParquetWriter(temporary, SCHEMA, compression="zstd") as writer:
+            for shard, fmt in zip(task.unit.shards, task.formats, strict=True):
+                for block in open_shard(shard, task.read):
+                    last = max(
+                        block.rows[-1] if len(block.rows) else -1, max((s.row for s in block.strays), default=-1)
+                    )
+                    found = cursor.take(shard.index, int(last))
+                    if fmt is not None and block.batch.num_rows:
+                        writer.write_table(_draw(block, fmt, found, shard.index, task.share))
+                    report(block.n_bytes, block.batch.num_rows + len(block.strays), 0)
+    finally:
+        cursor.close()
+
+
+def _draw(block: RecordBlock, fmt: Format, found: pa.Table, shard: int, share: float) -> pa.Table:
+    actions = found.column("action")
+    rows = found.column("row").to_numpy()
+    doubtful, rejected, mended = (_rows(rows, actions, a) for a in (Action.SUSPECT, Action.REJECT, Action.REPAIR))
+    # A record that is rejected anyway needs no witness, and one that is mended is no example of clean text.
+    suspect = np.isin(block.rows, doubtful) & ~np.isin(block.rows, rejected)
+    plain = ~np.isin(block.rows, np.concatenate([doubtful, rejected, mended]))
+    texts = view(fmt, block.batch).texts
+    if share < 1 and not suspect.any() and len(texts) == 0:
+        return SCHEMA.empty_table()
+    hashes = content_hashes(texts)
+    drawn = suspect | (plain & _below(hashes, share))
+    chosen = np.flatnonzero(drawn)
+    script = measured(SCRIPT_MEASURE, texts)
+    first, after = (np.searchsorted(texts.record, chosen, side) for side in ("left", "right"))
+    return pa.table(
+        {
+            "shard": pa.array(np.full(len(chosen), shard, np.int32)),
+            "row": pa.array(block.rows[chosen]),
+            "suspect": pa.array(suspect[chosen]),
+            "hash": pa.array(hashes[chosen]),
+            "script": [_script(texts, script, a, b) for a, b in zip(first, after, strict=True)],
+            "texts": [
+                [texts.text(i)[:MOST_CHARACTERS] for i in range(a, b)] for a, b in zip(first, after, strict=True)
+            ],
+            "supervised": [texts.supervised[a:b].tolist() for a, b in zip(first, after, strict=True)],
+        },
+        schema=SCHEMA,
+    )
+
+
+def _rows(rows: NDArray[np.int64], actions: pa.ChunkedArray, action: Action) -> NDArray[np.int64]:
+    return np.unique(rows[pc.equal(actions, action.value).to_numpy(zero_copy_only=False)])
+
+
+def content_hashes(texts: TextBatch) -> NDArray[np.uint64]:
+    """A hash of each record's segments, roles and their limits, (records,): 64 bits of xxh3."""
+    bounds = np.searchsorted(texts.record, np.arange(texts.n_records + 1))
+    offsets, roles, data = texts.offsets, texts.role, memoryview(np.ascontiguousarray(texts.data))
+    hashes = np.empty(texts.n_records, np.uint64)
+    for record, (first, after) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+        state = xxhash.xxh3_64(data[offsets[first] : offsets[after]], seed=SEED)
+        lengths = np.diff(offsets[first : after + 1])
+        state.update(lengths.tobytes() + roles[first:after].tobytes())
+        hashes[record] = state.intdigest()
+    return hashes
+
+
+def _below(hashes: NDArray[np.uint64], share: float) -> NDArray[np.bool_]:
+    if share >= 1:
+        return np.ones(len(hashes), np.bool_)
+    return hashes < np.uint64(int(share * _WHOLE))
+
+
+def _script(texts: TextBatch, script: NDArray[np.float64], first: int, after: int) -> str:
+    """The script of the record's longest trained segment, or of its longest one."""
+    if first == after:
+        return "Zyyy"
+    lengths = np.diff(texts.offsets[first : after + 1]) * (1 + 1_000_000 * texts.supervised[first:after])
+    return unpack_script(float(script[first + int(np.argmax(lengths))]))
+
+
+def read_samples(folder: Path, units: Sequence[Unit], rows_at_a_time: int) -> Iterator[pa.Table]:
+    """The drawn records of all units in reading order, some at a time."""
+    for unit in units:
+        for batch in pq.ParquetFile(unit_path(folder, STAGE, unit.index, ".parquet")).iter_batches(rows_at_a_time):
+            yield pa.Table.from_batches([batch])
