@@ -229,8 +229,8 @@ def _risen_alike(step: StepFigures, before: StepFigures | None) -> bool:
         return False
     now = statistics.median(r.best_loss for r in step.rows if r.n_supervised)
     then = statistics.median(r.best_loss for r in before.rows if r.n_supervised)
-    return (
-        now > then + RISEN_NATS or (bool(before.grad_norm) and _like_the_middle(step) > RISEN * (before.grad_norm or 0))
+    return now > then + RISEN_NATS or (
+        bool(before.grad_norm) and _like_the_middle(step) > RISEN * (before.grad_norm or 0)
     )
 
 
