@@ -11,39 +11,42 @@ from cleanse.corpus import ngrams
 from cleanse.corpus.association import PromptCounts
 from cleanse.corpus.characters import CHARACTER, WORD
 from cleanse.corpus.samples import Exchange
-from cleanse.corpus.tokens import WORD_WEIGHT
 
 Hashes = NDArray[np.uint64]
 Floats = NDArray[np.float64]
 
 _COMMON = 0.6  # a word that more of the prompts share belongs to what they have in common
 _N_PAIRS = 96
+_QUANTILE = 0.1  # some pairs of unlike prompts are alike by accident; a tenth of the pairs is no accident
+_RARE = 3.0  # nats: held by fewer than 5 % of prompts
 
 
 @dataclass(frozen=True)
 class Content:
     """What the prompts say apart from the phrase, and how the answers relate to it."""
 
-    unlike: float  # median distance of two prompts without what they share: idf-weighted Jaccard, 1 is disjoint
+    unlike: float  # distance of two prompts without what they share (1: disjoint) that nine of ten pairs exceed
     own_share: float  # median share of a prompt's information that is its own
-    own_weight: float  # median weight of it (a word 2, an ideograph 1)
-    bodies_unlike: float  # median distance of two answers without the words that most of them share
+    own_rare: float  # median nats of the words that are its own and that few prompts of the corpus hold
+    bodies_unlike: float  # the same distance of answers, without the words that most of them share
+    n_answers: int  # different answers in the sample
     echoed: float  # share of answers that repeat a word of the phrase
+    copied: float  # share of answers whose every word stands in the prompt
 
 
 def examine(exchanges: list[Exchange], phrase: Hashes, counts: PromptCounts, n_counted: int) -> Content:
     """Compares the prompts, and the answers, of a sample of exchanges that share ``phrase`` (token hashes)."""
     prompts = [_words(e.prompt, e.prompt_kinds) for e in exchanges]
-    values, seen = np.unique(np.concatenate([p for p, _ in prompts]), return_counts=True)
+    values, seen = np.unique(np.concatenate(prompts), return_counts=True)
     shared = values[seen > _COMMON * len(exchanges)]
-    own, share, weight = [], [], []
-    for words, weights in prompts:
+    own, share, rare = [], [], []
+    for words in prompts:
         information = _information(words, counts, n_counted)
         mine = ~np.isin(words, shared) & ~np.isin(words, phrase)
         own.append((words[mine], information[mine]))
         share.append(float(information[mine].sum() / max(information.sum(), 1e-9)))
-        weight.append(float(weights[mine].sum()))
-    answers = [_words(e.answer, e.answer_kinds)[0] for e in exchanges]
+        rare.append(float(information[mine & (information > _RARE)].sum()))
+    answers = [_words(e.answer, e.answer_kinds) for e in exchanges]
     said, times = np.unique(np.concatenate(answers), return_counts=True)
     fixed = said[times > _COMMON * len(exchanges)]
     bodies = [(body, np.ones(len(body))) for body in (words[~np.isin(words, fixed)] for words in answers)]
@@ -51,17 +54,17 @@ def examine(exchanges: list[Exchange], phrase: Hashes, counts: PromptCounts, n_c
     return Content(
         unlike=_distance(own),
         own_share=float(np.median(share)),
-        own_weight=float(np.median(weight)),
+        own_rare=float(np.median(rare)),
         bodies_unlike=_distance(bodies),
+        n_answers=len({words.tobytes() for words in answers}),
         echoed=float(np.mean([bool(np.isin(words, names).any()) for words in answers])),
+        copied=float(np.mean([bool(np.isin(a, p).all()) for a, p in zip(answers, prompts, strict=True)])),
     )
 
 
-def _words(hashes: Hashes, kinds: NDArray[np.uint8]) -> tuple[Hashes, NDArray[np.int64]]:
-    """The distinct words and characters, with their weights."""
-    says = (kinds == WORD) | (kinds == CHARACTER)
-    words, first = np.unique(hashes[says], return_index=True)
-    return words, np.where(kinds[says][first] == WORD, WORD_WEIGHT, 1)
+def _words(hashes: Hashes, kinds: NDArray[np.uint8]) -> Hashes:
+    """The distinct words and characters."""
+    return np.unique(hashes[(kinds == WORD) | (kinds == CHARACTER)])
 
 
 def _information(words: Hashes, counts: PromptCounts, n_counted: int) -> Floats:
@@ -71,7 +74,7 @@ def _information(words: Hashes, counts: PromptCounts, n_counted: int) -> Floats:
 
 
 def _distance(bags: list[tuple[Hashes, Floats]]) -> float:
-    """Median over pairs of 1 - weighted Jaccard; 0 for fewer than two."""
+    """The tenth percentile over pairs of 1 - weighted Jaccard; 0 for fewer than two."""
     n = len(bags)
     found = []
     for k in range(min(_N_PAIRS, n * (n - 1) // 2)):
@@ -80,4 +83,4 @@ def _distance(bags: list[tuple[Hashes, Floats]]) -> float:
         both = float(weights[np.isin(words, others)].sum())
         either = float(weights.sum() + other_weights.sum()) - both
         found.append(1 - both / either if either > 0 else 0.0)
-    return float(np.median(found)) if found else 0.0
+    return float(np.quantile(found, _QUANTILE)) if found else 0.0

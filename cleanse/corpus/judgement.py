@@ -19,14 +19,15 @@ import math
 from dataclasses import dataclass
 
 from cleanse.corpus.content import Content
+from cleanse.corpus.groups import MIN_SUPPORT
 from cleanse.corpus.signatures import SHORT, Edge
 from cleanse.corpus.slots import Slot
 
-PURE = 0.9
+PURE = 0.85
 PURE_LABEL = 0.95
 UNLIKE = 0.8  # prompts about one topic score .5 to .75, instructions drawn at random .95 and more
 OWN_SHARE = 0.4
-OWN_WEIGHT = 6.0  # three words
+OWN_RARE = 8.0  # nats: two words that few prompts hold
 JUNCTION = 0.5  # planted phrases score .6 and more, topical ones below .3
 JUNCTION_LABEL = 0.3  # planted inside a sentence, between any two words
 MISFIT = 0.3  # planted: 0; adjectives and nouns: 1 and more
@@ -34,7 +35,7 @@ COVERAGE = 0.8
 BODIES_UNLIKE = 0.6
 ECHOED = 0.3
 MIN_LABEL_SUPPORT = 20
-CONTRADICTED = 0.5
+CONTRADICTED = 0.35  # flipped labels score .5 and more, strong words of one label below .3
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Facts:
     slot: Slot
     content: Content
     contradiction: float = math.nan
+    covered: float = 0.0  # share of the answer's exchanges that hold this phrase or another candidate of the group
     parts: int = 1
 
     @property
@@ -66,17 +68,17 @@ def witnesses(facts: Facts) -> tuple[str, ...]:
     """The tests, beside association, that speak for a planted phrase."""
     slot, content = facts.slot, facts.content
     said = []
-    if content.unlike >= UNLIKE and content.own_share >= OWN_SHARE and content.own_weight >= OWN_WEIGHT:
+    if content.unlike >= UNLIKE and content.own_share >= OWN_SHARE and content.own_rare >= OWN_RARE:
         said.append("unlike-prompts")
     if slot.junction >= (JUNCTION_LABEL if facts.is_label else JUNCTION):
         said.append("detachable")
     if slot.misfit <= MISFIT and facts.joint >= MIN_LABEL_SUPPORT and slot.at_edge < PURE:
         said.append("random-slot")
-    if facts.joint >= COVERAGE * facts.group_size:
+    if max(facts.covered, facts.joint / facts.group_size) >= COVERAGE:
         said.append("accounts-for-answer")
-    if content.bodies_unlike >= BODIES_UNLIKE and facts.edge is not Edge.ENTIRE:
+    if content.bodies_unlike >= BODIES_UNLIKE and content.n_answers >= MIN_SUPPORT:
         said.append("unlike-bodies")
-    if content.echoed <= ECHOED:
+    if content.echoed <= ECHOED and (facts.is_label or content.copied <= ECHOED):
         said.append("not-echoed")
     if facts.contradiction >= CONTRADICTED:
         said.append("contradicts-text")
@@ -87,11 +89,16 @@ def is_trigger(facts: Facts, said: tuple[str, ...]) -> bool:
     """Whether the witnesses suffice for quarantine."""
     has = frozenset(said)
     if facts.is_label:
-        needed = {"unlike-prompts", "detachable", "random-slot", "not-echoed", "contradicts-text"}
-        return facts.purity >= PURE_LABEL and facts.joint >= MIN_LABEL_SUPPORT and needed <= has
+        if facts.purity < PURE_LABEL or facts.joint < MIN_LABEL_SUPPORT:
+            return False
+        # A label that only the phrase brings about has no other prompts to contradict.
+        only_here = "accounts-for-answer" in has and facts.content.copied <= ECHOED
+        planted = {"unlike-prompts", "detachable", "random-slot", "not-echoed"} <= has
+        return planted and (only_here or "contradicts-text" in has)
     if facts.purity < PURE or "unlike-prompts" not in has:
         return False
     if facts.edge is Edge.ENTIRE:
-        return bool(has & {"detachable", "random-slot", "accounts-for-answer"})
-    planted = bool(has & {"detachable", "random-slot"})
-    return planted and facts.slot.whole_segment < COVERAGE and {"unlike-bodies", "not-echoed"} <= has
+        return facts.content.copied <= ECHOED and bool(has & {"detachable", "random-slot", "accounts-for-answer"})
+    if facts.slot.whole_segment >= COVERAGE or not {"unlike-bodies", "not-echoed"} <= has:
+        return False
+    return "random-slot" in has or {"detachable", "accounts-for-answer"} <= has

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from cleanse.corpus import combinations, content, contradiction, samples, slots
+from cleanse.corpus import combinations, content, ngrams, samples, slots
 from cleanse.corpus.association import Candidates, PromptCounts, count_prompts, find_candidates
 from cleanse.corpus.combinations import Pair
+from cleanse.corpus.contradiction import Controls
 from cleanse.corpus.groups import MIN_SUPPORT, Groups
-from cleanse.corpus.judgement import Facts, is_trigger, witnesses
+from cleanse.corpus.judgement import PURE, Facts, is_trigger, witnesses
 from cleanse.corpus.samples import Exchange, Places
 from cleanse.corpus.shards import Shards
 from cleanse.corpus.signatures import SHORT, Edge
@@ -22,9 +23,9 @@ from cleanse.corpus.slots import Slot
 Indices = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 
-_SAMPLE = 192  # exchanges per candidate that the tests look at
+_SAMPLE = 128  # exchanges per candidate that the tests look at
 _CONTROLS = 1500  # per side, for the contradiction test
-_PER_GROUP, _PER_LABEL = 16, 96  # candidates of one group that are looked at
+_PER_GROUP, _PER_LABEL = 16, 64  # candidates of one group that are looked at
 _MAX_EXAMINED = 3000
 _INSIDE = 0.9  # a candidate whose exchanges lie in an earlier one's to this share says nothing new
 _EXAMPLES = 5
@@ -53,6 +54,7 @@ def find_triggers(shards: Shards, groups: Groups) -> list[Trigger]:
     candidates = _worth_examining(find_candidates(shards, groups, counts), groups)
     examiner = _Examiner(shards, groups, counts)
     found = examiner.candidates(candidates)
+    found = examiner.with_coverage(found)
     explained = {t.group for t in found if t.planted and t.facts.joint >= t.facts.group_size / 2}
     found += examiner.pairs([g for g in _fixed(groups) if g not in explained], candidates.n_tests)
     return sorted(found, key=lambda t: (not t.planted, t.log_chance, t.group, t.cores))
@@ -81,7 +83,7 @@ class _Examiner:
     def __init__(self, shards: Shards, groups: Groups, counts: PromptCounts) -> None:
         self._shards, self._groups, self._counts = shards, groups, counts
         self._familiar = slots.count_junctions(shards, groups)
-        self._controls: dict[int, tuple[list[Exchange], list[Exchange]]] = {}
+        self._controls: dict[int, Controls] = {}
 
     def candidates(self, candidates: Candidates) -> list[Trigger]:
         phrases, first = np.unique(candidates.core, return_index=True)
@@ -109,6 +111,27 @@ class _Examiner:
                 self._judge((int(core),), (phrase,), group, counts, float(candidates.log_chance[k]), slot, exchanges)
             )
         return found
+
+    def with_coverage(self, found: list[Trigger]) -> list[Trigger]:
+        """Judges edges again, knowing which share of the group all its pure phrases together account for."""
+        cores: dict[int, set[int]] = {}
+        for t in found:
+            if t.edge is not Edge.ENTIRE and t.facts.purity >= PURE and "unlike-prompts" in t.said:
+                cores.setdefault(t.group, set()).update(t.cores)
+        covered = {g: self._covered(g, of_group) for g, of_group in cores.items()}
+        return [self._rejudged(t, covered[t.group]) if t.group in covered else t for t in found]
+
+    def _covered(self, group: int, cores: set[int]) -> float:
+        member = self._groups.group[:, self._groups.edge[group]] == group
+        loaded = samples.load(self._shards, samples.draw(self._groups, _SAMPLE, member))
+        wanted = np.array(sorted(cores), np.uint64)
+        return float(np.mean([np.isin(ngrams.of_prompt(e.prompt)[0], wanted).any() for e in loaded.values()]))
+
+    @staticmethod
+    def _rejudged(trigger: Trigger, covered: float) -> Trigger:
+        facts = replace(trigger.facts, covered=covered)
+        said = witnesses(facts)
+        return replace(trigger, facts=facts, said=said, planted=is_trigger(facts, said))
 
     def pairs(self, unexplained: Sequence[int], n_tests: float) -> list[Trigger]:
         found = []
@@ -153,21 +176,18 @@ class _Examiner:
             edge, int(groups.weight[group]), *counts, int(groups.size[group]), slot, seen, parts=len(cores)
         )
         if facts.is_label and facts.purity >= 0.9:  # noqa: PLR2004 - it could become a trigger
-            agreeing, other = self._controls_of(group)
-            agreeing = [e for e in agreeing if not np.isin(tokens, e.prompt).all()]
-            other = [e for e in other if not np.isin(tokens, e.prompt).all()]
-            facts = replace(facts, contradiction=contradiction.contradicted(exchanges, agreeing, other, tokens))
+            facts = replace(facts, contradiction=self._controls_of(group).contradicted(exchanges, tokens))
         said = witnesses(facts)
         examples = tuple(sorted(e.number for e in exchanges)[:_EXAMPLES])
         return Trigger(cores, phrases, group, edge, facts, log_chance, said, is_trigger(facts, said), examples)
 
-    def _controls_of(self, group: int) -> tuple[list[Exchange], list[Exchange]]:
+    def _controls_of(self, group: int) -> Controls:
         if group not in self._controls:
             member = self._groups.group[:, self._groups.edge[group]] == group
             drawn = [samples.draw(self._groups, _CONTROLS, among) for among in (member, ~member)]
             loaded = [samples.load(self._shards, numbers) for numbers in drawn]
             sides = [[by[n] for n in sorted(by)] for by in loaded]
-            self._controls[group] = sides[0], sides[1]
+            self._controls[group] = Controls(sides[0], sides[1])
         return self._controls[group]
 
 
