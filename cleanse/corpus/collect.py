@@ -23,26 +23,28 @@ _U = np.uint64
 
 
 class Collector:
-    """Gathers the features of one shard. Feed it every block in order, then ``write``."""
+    """Gathers the features of one shard, or of a few that are committed together. Feed it every block in order, then ``write``."""
 
     def __init__(self) -> None:
         self._vocabulary = Vocabulary()
         self._parts: dict[str, list[NDArray[Any]]] = {}
+        self._records = 0
 
-    def collect(self, texts: TextBatch, rows: NDArray[np.int64]) -> None:
+    def collect(self, texts: TextBatch, rows: NDArray[np.int64], shard: int = 0) -> None:
         """Adds a block.
 
         Args:
             texts: the segments of the block's records.
             rows: (records,) shard-local row numbers, ascending, and larger than those of earlier blocks.
+            shard: which shard they count in, where one file holds several.
         """
         data, offsets = normalised(texts)
         tokens = tokenise(data, offsets)
         ids = self._vocabulary.intern(data, tokens.hashes, tokens.kinds, tokens.starts, tokens.ends)
-        self._collect_records(texts, tokens, rows)
-        self._collect_exchanges(texts, tokens, ids, rows)
+        self._collect_records(texts, tokens, rows, shard)
+        self._collect_exchanges(texts, tokens, ids)
 
-    def _collect_records(self, texts: TextBatch, tokens: Tokens, rows: NDArray[np.int64]) -> None:
+    def _collect_records(self, texts: TextBatch, tokens: Tokens, rows: NDArray[np.int64], shard: int) -> None:
         segments = np.searchsorted(texts.record, np.arange(texts.n_records + 1))
         empty = tokens.weight == 0
         exact = np.empty((texts.n_records, 2), np.uint64)
@@ -50,11 +52,16 @@ class Collector:
         digests, bands = sketches.sketch(tokens.offsets[segments], tokens.hashes, tokens.kinds)
         blank = np.add.reduceat(np.append(~empty, False).astype(np.int64), np.minimum(segments[:-1], len(empty))) == 0
         exact[blank | (segments[1:] == segments[:-1])] = 0  # records without text are no copies of each other
-        self._add(record_row=rows, record_exact=exact, record_digest=digests, record_bands=bands)
+        self._records += texts.n_records
+        self._add(
+            record_row=rows,
+            record_shard=np.full(len(rows), shard, np.int32),
+            record_exact=exact,
+            record_digest=digests,
+            record_bands=bands,
+        )
 
-    def _collect_exchanges(
-        self, texts: TextBatch, tokens: Tokens, ids: NDArray[np.uint32], rows: NDArray[np.int64]
-    ) -> None:
+    def _collect_exchanges(self, texts: TextBatch, tokens: Tokens, ids: NDArray[np.uint32]) -> None:
         found = exchanges.exchanges(texts)
         separator = self._vocabulary.intern(
             np.zeros(0, np.uint8),
@@ -74,7 +81,7 @@ class Collector:
         types = self._vocabulary
         edges = signatures.signatures(answer_offsets, types.hashes[answer], types.kinds[answer], whole, weight)
         self._add(
-            exchange_row=rows[found.record],
+            exchange_record=found.record + self._records - texts.n_records,
             prompt_length=np.diff(prompt_offsets).astype(np.int32),
             prompt_token=prompt,
             prompt_hash=prompt_hash[:, 0],

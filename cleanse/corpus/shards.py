@@ -45,7 +45,7 @@ class Shards:
     @staticmethod
     def _sizes(path: Path) -> tuple[int, int, int]:
         arrays = arrays_file.read(path)
-        return len(arrays["exchange_row"]), len(arrays["record_row"]), len(arrays["prompt_token"])
+        return len(arrays["exchange_record"]), len(arrays["record_row"]), len(arrays["prompt_token"])
 
     @property
     def n_exchanges(self) -> int:
@@ -68,6 +68,24 @@ class Shards:
             slice(int(self.exchange_starts[index]), int(self.exchange_starts[index + 1])),
             slice(int(self.record_starts[index]), int(self.record_starts[index + 1])),
         )
+
+    def records_of(self, exchanges: Indices) -> Indices:
+        """(exchanges,) the numbers of the records that these exchanges stand in."""
+        records = np.empty(len(exchanges), np.int64)
+        for shard, places, local in self.locate(exchanges):
+            records[places] = shard.arrays["exchange_record"][local] + shard.records.start
+        return records
+
+    def gather(self, records: Indices, column: str) -> NDArray[Any]:
+        """(records, ...) a column of these records."""
+        owner = np.searchsorted(self.record_starts, records, side="right") - 1
+        parts = [(o, self[int(o)].arrays[column]) for o in np.unique(owner)]
+        template = parts[0][1] if parts else arrays_file.read(self.paths[0])[column]
+        out = np.empty((len(records), *template.shape[1:]), template.dtype)
+        for index, values in parts:
+            mine = owner == index
+            out[mine] = values[records[mine] - self.record_starts[index]]
+        return out
 
     def locate(self, exchanges: Indices) -> Iterator[tuple[Shard, Indices, Indices]]:
         """The shards that hold these exchanges: shard, places in ``exchanges``, numbers within the shard."""

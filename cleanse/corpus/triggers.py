@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleanse.corpus import combinations, content, ngrams, samples, slots
-from cleanse.corpus.association import Candidates, PromptCounts, count_prompts, find_candidates
+from cleanse.corpus.association import Candidates, PromptCounts, find_candidates
 from cleanse.corpus.combinations import Pair
 from cleanse.corpus.contradiction import Controls
 from cleanse.corpus.groups import MIN_SUPPORT, Groups
@@ -29,6 +29,7 @@ _PER_GROUP, _PER_LABEL = 16, 64  # candidates of one group that are looked at
 _MAX_EXAMINED = 3000
 _INSIDE = 0.9  # a candidate whose exchanges lie in an earlier one's to this share says nothing new
 _EXAMPLES = 5
+_MAX_LISTED = 200  # beside the planted ones
 
 
 @dataclass(frozen=True)
@@ -46,18 +47,19 @@ class Trigger:
     examples: tuple[int, ...]  # exchange numbers
 
 
-def find_triggers(shards: Shards, groups: Groups) -> list[Trigger]:
+def find_triggers(shards: Shards, groups: Groups, counts: PromptCounts) -> list[Trigger]:
     """All candidates worth showing: planted ones first, then by how far they are beyond chance."""
     if not len(groups.size):
         return []
-    counts = count_prompts(shards, groups)
     candidates = _worth_examining(find_candidates(shards, groups, counts), groups)
     examiner = _Examiner(shards, groups, counts)
     found = examiner.candidates(candidates)
     found = examiner.with_coverage(found)
     explained = {t.group for t in found if t.planted and t.facts.joint >= t.facts.group_size / 2}
     found += examiner.pairs([g for g in _fixed(groups) if g not in explained], candidates.n_tests)
-    return sorted(found, key=lambda t: (not t.planted, t.log_chance, t.group, t.cores))
+    ranked = sorted(found, key=lambda t: (not t.planted, t.log_chance, t.group, t.cores))
+    n_planted = sum(t.planted for t in ranked)
+    return ranked[: n_planted + _MAX_LISTED]
 
 
 def _worth_examining(candidates: Candidates, groups: Groups) -> Candidates:
