@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from cleanse.blocks import RecordBlock
 from cleanse.records import EventKind, ReadEvent, Stray
-from cleanse.sources.arrowtypes import in_usual_types, usual_type
+from cleanse.sources.arrowtypes import in_usual_types, usual_schema
 from cleanse.sources.charsets import likely
 from cleanse.sources.convert import Conformer
 from cleanse.sources.features import carried_features
@@ -98,7 +99,7 @@ class _TypedReader:
         if not self.conform.learning:
             return
         types, index = self.facts.types, self.shard.source.index
-        usual = in_usual_types(pa.RecordBatch.from_pylist([], schema=schema)).schema
+        usual = usual_schema(schema)
         for i, column in enumerate(usual):
             node = types.root.fields.setdefault(column.name, Node((index, 0, i)))
             declare(node, column.type, index)
@@ -114,7 +115,7 @@ class _TypedReader:
     def _parquet(self) -> Iterator[pa.RecordBatch]:
         try:
             # Without pre-buffering and with a small buffer, pages are read as they are needed.
-            file = pq.ParquetFile(self.shard.source.path, buffer_size=1 << 20, pre_buffer=False)
+            file = pq.ParquetFile(self.shard.source.path, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True)
         except _ERRORS as error:
             self._failed(error)
             return
@@ -125,31 +126,45 @@ class _TypedReader:
                 n_rows = described.num_rows
                 per_row = max(1, described.total_byte_size // max(1, n_rows))
                 size = max(1, min(_MAX_ROWS, self.options.block_bytes // per_row))
+                batches = file.iter_batches(batch_size=size, row_groups=[group], use_threads=False)
                 seen = 0
-                try:
-                    for batch in file.iter_batches(batch_size=size, row_groups=[group], use_threads=False):
-                        yield batch
-                        seen += batch.num_rows
-                except _ERRORS as error:
-                    self._failed(error, n_rows - seen)
-                    self.facts.n_records += n_rows - seen  # numbering goes on behind the hole
+                while seen < n_rows:
+                    try:
+                        batch = next(batches)
+                    except (*_ERRORS, StopIteration) as error:
+                        self._failed(error, n_rows - seen)
+                        self.facts.n_records += n_rows - seen  # numbering goes on behind the hole
+                        break
+                    yield batch
+                    seen += batch.num_rows
 
     def _arrow(self) -> Iterator[pa.RecordBatch]:
-        try:
-            with pa.memory_map(self.shard.source.path) as mapped:
-                if not _is_stream(mapped):
-                    file = pa.ipc.open_file(mapped)
-                    self._learn_schema(file.schema)
-                    for i in range(self.shard.start, self.shard.stop):
-                        yield file.get_batch(i)
-                    return
+        batches = self._open()
+        while True:
+            # Only the reading itself may fail: a mistake of ours must not look like damage.
+            try:
+                batch = next(batches, None)
+            except _ERRORS as error:
+                self._failed(error)
+                return
+            if batch is None:
+                return
+            if isinstance(batch, pa.Schema):
+                self._learn_schema(batch)
+            else:
+                yield batch
+
+    def _open(self) -> Iterator[pa.Schema | pa.RecordBatch]:
+        """The schema, then the record batches of this shard."""
+        with pa.memory_map(self.shard.source.path) as mapped:
+            if _is_stream(mapped):
                 stream = pa.ipc.open_stream(mapped)
-                self._learn_schema(stream.schema)
-                for i, batch in enumerate(stream):
-                    if self.shard.start <= i < self.shard.stop:
-                        yield batch
-        except _ERRORS as error:
-            self._failed(error)
+                yield stream.schema
+                yield from islice(stream, self.shard.start, self.shard.stop)
+            else:
+                file = pa.ipc.open_file(mapped)
+                yield file.schema
+                yield from map(file.get_batch, range(self.shard.start, self.shard.stop))
 
     def _sliced(self, batch: pa.RecordBatch) -> Iterator[RecordBlock]:
         per_row = max(1, batch.nbytes // max(1, batch.num_rows))

@@ -25,6 +25,12 @@ def usual_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
+def usual_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema that ``in_usual_types`` gives the batches of a file; the file's metadata is left out."""
+    names = distinct(schema.names)
+    return pa.schema([pa.field(name, usual_type(kind)) for name, kind in zip(names, schema.types, strict=True)])
+
+
 def in_usual_types(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch with every column in its usual layout; columns of one name are told apart ("a", "a.1")."""
     columns = [_usual(column) for column in batch.columns]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -87,6 +88,8 @@ class _CsvReader:
     def _take_header(self, lines: Lines, fields: NDArray[np.int64]) -> int:
         """Reads the names from the first line that is not blank; returns how many lines that used up."""
         filled = np.flatnonzero(fields)
+        if lines.oversized and (not len(filled) or lines.oversized[0].row == filled[0]):
+            raise SourceError(f"{self.shard.source.name}: the header is larger than a record may be")
         if not len(filled):
             return len(lines)
         at = int(filled[0])
@@ -189,6 +192,7 @@ class _CsvReader:
 def _without(lines: Lines, skip: int) -> Lines:
     """The rows behind the header, numbered from 0."""
     lines.starts, lines.ends = lines.starts[skip:], lines.ends[skip:]
+    lines.oversized = [replace(big, row=big.row - skip) for big in lines.oversized]
     return lines
 
 

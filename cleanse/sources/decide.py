@@ -98,7 +98,9 @@ def _target(name: str, node: Node, depth: int) -> Target:
 def _settled(node: Node) -> Node:
     """The node with its CSV numbers counted as numbers, where nothing but numbers stands there, else as text."""
     counts, bits = list(node.counts), node.bits
-    texts = any(node.counts[kind] for kind in Kind if kind is not Kind.NUMBER) or node.arrow
+    texts = any(node.counts[kind] for kind in Kind if kind is not Kind.NUMBER) or not all(
+        _is_number(named_type(text)) for text in node.arrow
+    )
     if texts:
         counts[Kind.STRING] += node.loose
     else:
@@ -145,11 +147,15 @@ def _typed(name: str, node: Node, kinds: list[Kind], arrows: dict[str, int]) -> 
     total = sum(node.counts) + sum(arrows.values())
     if len(found) == 1 and not kinds:
         return Target(name, found[0], found[0], total=total)
-    if set(kinds) <= {Kind.NUMBER} and all(pa.types.is_integer(t) or pa.types.is_floating(t) for t in found):
+    if set(kinds) <= {Kind.NUMBER} and all(map(_is_number, found)):
         number = _wider(found, node.bits if kinds else 0, has_numbers=bool(kinds))
         if number is not None:
             return Target(name, number, number, total=total)
     return _json(name, total=total)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 def _wider(found: list[pa.DataType], bits: int, *, has_numbers: bool) -> pa.DataType | None:

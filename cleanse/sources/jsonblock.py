@@ -14,6 +14,7 @@ from cleanse.records import EventKind, ReadEvent
 from cleanse.sources.candidates import Candidates, check_shape, check_utf8, set_oversized_apart
 from cleanse.sources.coerce import coerce, dump
 from cleanse.sources.decide import decide
+from cleanse.sources.diagnose import diagnose
 from cleanse.sources.errors import SourceError
 from cleanse.sources.fastjson import cast_columns, doubtful_rows, empty, parse, parse_pieces
 from cleanse.sources.large import note_large
@@ -103,11 +104,15 @@ class JsonParser:
         """Types of the first few records: enough, mostly, to parse all others at once."""
         trial = Types()
         for i in block.index()[:_PROBED].tolist():
+            text = block.text(i)
             try:
-                value = orjson.loads(block.text(i))
+                value = orjson.loads(text)
             except orjson.JSONDecodeError:
-                continue
-            if self._is_plain(value, block.text(i), spaced=True):
+                value = None
+            if not self._is_plain(value, text, spaced=True):
+                verdict = diagnose(text, last=False)
+                value = verdict.value if verdict.kind is None else None
+            if value is not None:
                 self._learn(trial, value, block, i)
         return trial if trial.root.fields else None
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cleanse.blocks import RecordBlock
+from cleanse.records import EventKind, ReadEvent
+from cleanse.sources.candidates import BOM
 from cleanse.sources.fileevents import Blanks, closing_block, stream_events
 from cleanse.sources.jsonblock import JsonParser
 from cleanse.sources.lines import Lines, line_blocks, skip_to_line
@@ -19,8 +21,10 @@ def read_json(shard: Shard, options: ReadOptions, types: Types | None, facts: Sh
     parser = JsonParser(source, types, facts)
     blanks = Blanks()
     stream = open_stream(source.path, source.compression, max(0, shard.start - 1))
+    events: list[ReadEvent] = []
     try:
-        for lines in _texts(stream, shard, options):
+        start = _skip_bom(stream, events) if source.kind == "json" else 0
+        for lines in _texts(stream, shard, options, start):
             block, state = parser.parse(lines)
             for index in state.blank:
                 blanks.add(int(index[0]) + lines.first_row, len(index))
@@ -28,18 +32,29 @@ def read_json(shard: Shard, options: ReadOptions, types: Types | None, facts: Sh
             facts.n_bytes += lines.n_bytes
             facts.n_blank = blanks.count
             yield block
-        events = [*blanks.events(), *stream_events(shard, stream, facts.n_records)]
+        events += [*blanks.events(), *stream_events(shard, stream, facts.n_records)]
     finally:
         stream.close()
     yield from closing_block(parser.in_schema(), events)
 
 
-def _texts(stream: Stream, shard: Shard, options: ReadOptions) -> Iterator[Lines]:
-    source = shard.source
-    if source.kind == "json":
+def _skip_bom(stream: Stream, events: list[ReadEvent]) -> int:
+    """Leaves a byte order mark out; returns the place of the first byte behind it."""
+    if stream.peek(len(BOM)) != BOM:
+        return 0
+    stream.read(len(BOM))
+    detail = "a byte order mark (EF BB BF) at the start of the file: left out"
+    events.append(ReadEvent(EventKind.BOM, 0, detail))
+    return len(BOM)
+
+
+def _texts(stream: Stream, shard: Shard, options: ReadOptions, start: int) -> Iterator[Lines]:
+    if shard.source.kind == "json":
         from cleanse.sources.jsonvalues import value_blocks  # noqa: PLC0415 - compiles a kernel
 
-        return value_blocks(stream.read, block_bytes=options.block_bytes, max_record_bytes=options.max_record_bytes)
+        return value_blocks(
+            stream.read, block_bytes=options.block_bytes, max_record_bytes=options.max_record_bytes, start=start
+        )
     return line_shard(stream, shard, options)
 
 

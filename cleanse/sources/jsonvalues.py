@@ -11,16 +11,15 @@ from cleanse.sources.spans import SpanCutter
 from cleanse.sources.spans_kernel import json_spans
 
 _SPACE = ord(" ")
-_BOM = b"\xef\xbb\xbf"
 
 
-def value_blocks(read: Read, *, block_bytes: int, max_record_bytes: int) -> Iterator[Lines]:
+def value_blocks(read: Read, *, block_bytes: int, max_record_bytes: int, start: int = 0) -> Iterator[Lines]:
     """The values of a JSON stream, or the elements of its array, in blocks.
 
     What stands between two values (commas, the array's brackets) is blanked, so that a block parser for
     one object after the other can read a block as it is.
     """
-    cutter = SpanCutter(read, json_spans, 0, block_bytes=block_bytes, max_record_bytes=max_record_bytes)
+    cutter = SpanCutter(read, json_spans, 0, block_bytes=block_bytes, max_record_bytes=max_record_bytes, start=start)
     for lines in cutter.blocks():
         lines.data = _only(lines)
         yield lines

@@ -20,13 +20,15 @@ _FULL = -2  # a state's SINCE at or below this: the arrays were full, and the ke
 class SpanCutter:
     """Reads a stream and cuts it. ``fields`` and ``open_quote`` belong to the block yielded last."""
 
-    def __init__(self, read: Read, kernel: Kernel, extra: int, *, block_bytes: int, max_record_bytes: int) -> None:
+    def __init__(
+        self, read: Read, kernel: Kernel, extra: int, *, block_bytes: int, max_record_bytes: int, start: int = 0
+    ) -> None:
         self.read, self.kernel, self.extra = read, kernel, np.int64(extra)
         self.block_bytes, self.limit = block_bytes, max_record_bytes
         self.state = np.zeros(N_SLOTS, np.int64)
         self.state[SINCE] = -1
         self.row = 0
-        self.base = 0
+        self.base = start  # place of the next byte in the input
         self.pending = self.state
         self.fields: Places = np.zeros(0, np.int64)
         self.open_quote = False

@@ -52,6 +52,13 @@ class PlainStream:
             return b""
         return got
 
+    def peek(self, size: int) -> bytes:
+        """The next bytes, which stay to be read."""
+        at = self.file.tell()
+        head = self.read(size)
+        self.file.seek(at)
+        return head
+
     def seek(self, start: int) -> None:
         """Goes on at this byte."""
         self.file.seek(start)
@@ -87,6 +94,13 @@ class UnpackedStream:
         del self.held[:size]
         self.n_out += len(out)
         return out
+
+    def peek(self, size: int) -> bytes:
+        """The next bytes, which stay to be read."""
+        head = self.read(size)
+        self.held[:0] = head
+        self.n_out -= len(head)
+        return head
 
     def seek(self, start: int) -> None:
         """Not possible: compressed files are read from beginning to end."""

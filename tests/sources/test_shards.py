@@ -33,6 +33,7 @@ TYPICAL = st.fixed_dictionaries(
     optional={"m": st.lists(st.fixed_dictionaries({"role": TEXTS, "content": TEXTS | st.none()}), max_size=2)},
 )
 RECORDS = TYPICAL | st.dictionaries(st.sampled_from(["text", "n", "m", "q"]), VALUES, max_size=3)
+GROUPS_OF_RECORDS = st.lists(RECORDS, max_size=10)
 LINES = (
     st.builds(lambda r, spaced: json.dumps(r, ensure_ascii=spaced, indent=None).encode(), RECORDS, st.booleans())
     | st.sampled_from([b"", b"  ", b"\r"])
