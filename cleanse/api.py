@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from cleanse.config import ScanConfig
 from cleanse.pipeline import scan as run
+from cleanse.probing.recipes import settle
 from cleanse.sources import ReadOptions
 from cleanse.summary import ScanResult
 
@@ -21,6 +23,7 @@ def scan(
     input_format: str = "auto",
     rules: Sequence[str] = ("default",),
     probe: str = "auto",
+    probe_options: Mapping[str, Any] | None = None,
     suspects: str = "keep",
     repair: bool = True,
     emit: Sequence[str] = ("arrow",),
@@ -39,7 +42,9 @@ def scan(
         text_column: judge this column as plain text instead.
         input_format: how the files are read, where their names do not say it.
         rules: rule packs: names or paths of TOML files.
-        probe: "auto" or "none".
+        probe: "auto", "none", the name of a probe recipe, or the path of one.
+        probe_options: settings of ``cleanse.probing.settings.ProbeSettings`` that differ from the recipe's, such as
+            ``{"model": "path/to/model", "budget": 0.01, "scope": "all"}``.
         suspects: "keep" them in clean, or "quarantine" them.
         repair: mend text in clean where a rule can.
         emit: "jsonl" and "parquet" write the clean records in that form too.
@@ -58,7 +63,7 @@ def scan(
             format=format,
             text_column=text_column,
             packs=tuple(rules),
-            probe=probe,
+            probe=settle(probe, probe_options or {})[0],
             suspects=suspects,
             repair=repair,
             emit=tuple(emit),

@@ -37,7 +37,21 @@ def main() -> None:
     help="How the files are read, where their names do not say it.",
 )
 @click.option("--rules", "packs", multiple=True, metavar="PACK", help="Rule pack: a name or a TOML file. Repeatable.")
-@click.option("--probe", default="auto", show_default=True, type=click.Choice(["auto", "none"]), help="Second witness.")
+@click.option(
+    "--probe", default="auto", show_default=True, metavar="RECIPE", help="Second witness: auto, none, a recipe."
+)
+@click.option(
+    "--probe-scope",
+    "scope",
+    type=click.Choice(["auto", "suspects", "all"]),
+    help="Which records are replayed. auto: suspects; everything where that is quick.",
+)
+@click.option("--model", metavar="MODEL", help="embedded (default), smollm2, a model folder, or a hub id.")
+@click.option("--adapter", metavar="DIR", help="PEFT adapter on top of the model.")
+@click.option("--backend", type=click.Choice(["torch", "mindspore"]), help="Framework of the probe (default: torch).")
+@click.option("--device", metavar="DEVICE", help="auto (default), cpu, cuda, npu, ascend, mps.")
+@click.option("--dtype", type=click.Choice(["auto", "float32", "bfloat16"]), help="Precision of the probe.")
+@click.option("--budget", type=float, metavar="SHARE", help="Clean records the probe may quarantine (default: 0.001).")
 @click.option("--suspects", default="keep", show_default=True, type=click.Choice(["keep", "quarantine"]))
 @click.option("--repair/--no-repair", default=True, show_default=True, help="Mend text in clean/ where a rule can.")
 @click.option("--engine", default="local", show_default=True, type=click.Choice(["local"]))
@@ -54,7 +68,18 @@ def main() -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object (summary.json) on stdout.")
 @click.option("--quiet", is_flag=True, help="Print errors only.")
-def scan(src: tuple[str, ...], **options: Any) -> None:
+def scan(
+    src: tuple[str, ...],
+    *,
+    scope: str | None,
+    model: str | None,
+    adapter: str | None,
+    backend: str | None,
+    device: str | None,
+    dtype: str | None,
+    budget: float | None,
+    **options: Any,
+) -> None:
     """Part SRC... into clean and quarantined records.
 
     SRC: files (JSONL, JSON, CSV, TSV, Parquet, Arrow, text; .gz, .zst), folders, globs, a hub id, or - for stdin.
@@ -62,7 +87,9 @@ def scan(src: tuple[str, ...], **options: Any) -> None:
     """
     from cleanse.commands.scan import run_scan  # noqa: PLC0415
 
-    failed_on = run_scan(src, **options)
+    asked: dict[str, Any] = {"scope": scope, "model": model, "adapter": adapter, "backend": backend}
+    asked |= {"device": device, "dtype": dtype, "budget": budget}
+    failed_on = run_scan(src, probe_options=asked, **options)
     sys.exit(FAILED_ON if failed_on else 0)
 
 

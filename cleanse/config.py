@@ -10,11 +10,11 @@ from typing import Any
 
 from cleanse import __version__
 from cleanse.errors import UsageError
+from cleanse.probing.settings import ProbeSettings
 from cleanse.sources import ReadOptions
 
 EMITS = ("arrow", "jsonl", "parquet")
 SUSPECTS = ("keep", "quarantine")
-PROBES = ("auto", "none")
 ENGINES = ("local",)
 
 
@@ -27,7 +27,7 @@ class ScanConfig:
     format: str = "auto"  # how columns make a training record: alpaca, messages, ...
     text_column: str | None = None
     packs: tuple[str, ...] = ("default",)
-    probe: str = "auto"
+    probe: ProbeSettings | None = None  # the second witness; None: suspects stay unproven
     suspects: str = "keep"
     repair: bool = True
     emit: tuple[str, ...] = ("arrow",)
@@ -38,7 +38,6 @@ class ScanConfig:
     def __post_init__(self) -> None:
         if not self.inputs:
             raise UsageError("no input given: name at least one file, folder, glob, hub id, or - for stdin")
-        _one_of("probe", self.probe, PROBES)
         _one_of("suspects", self.suspects, SUSPECTS)
         _one_of("engine", self.engine, ENGINES)
         for emit in self.emit:
@@ -60,7 +59,7 @@ class ScanConfig:
             "text_column": self.text_column,
             "packs": list(self.packs),
             "rules_fingerprint": rules_fingerprint,
-            "probe": "none",  # what "auto" comes to as long as there is no probe stage
+            "probe": self.probe.identity() if self.probe else None,
             "suspects": self.suspects,
             "repair": self.repair,
             "emit": sorted({"arrow", *self.emit}),

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from cleanse.engines.job import Engine
+from cleanse.engines.job import Engine, Report
 from cleanse.facts import Corpus
+from cleanse.formats import Format
 from cleanse.sources import Plan
 from cleanse.state import RunState
 from cleanse.units import Unit
+
+
+@dataclass(frozen=True)
+class Between:
+    """All that is known and open between the two passes."""
+
+    plan: Plan
+    formats: Sequence[Format | None]  # per source
+    units: Sequence[Unit]
+    corpus: Corpus
+    state: RunState
+    engine: Engine
+    report: Report
 
 
 class Evidence(Protocol):
@@ -24,6 +39,10 @@ class Evidence(Protocol):
 
     name: str
 
-    def gather(self, plan: Plan, units: Sequence[Unit], corpus: Corpus, state: RunState, engine: Engine) -> None:
+    def gather(self, between: Between) -> None:
         """Commits the evidence for all units; those already committed by an earlier process are kept."""
+        ...
+
+    def account(self, state: RunState) -> dict[str, Any] | None:
+        """What summary.json says about the stage, JSON-serialisable; None before it has run."""
         ...

@@ -12,10 +12,11 @@ from cleanse.config import ScanConfig
 from cleanse.engines.job import Engine, Job
 from cleanse.engines.local import LocalEngine
 from cleanse.errors import NoRecordsError
-from cleanse.evidence import Evidence
+from cleanse.evidence import Between, Evidence
 from cleanse.facts import Corpus, merge
 from cleanse.formats import Format
 from cleanse.formats_of import detect_formats
+from cleanse.probing.stage import ProbeStage
 from cleanse.progress import Progress, Silent
 from cleanse.rulepacks import RuleSet, load_packs
 from cleanse.sources import Plan, plan
@@ -45,18 +46,22 @@ def scan(config: ScanConfig, progress: Progress | None = None, evidence: Sequenc
             state.tidy()
             return load_result(config.out, already_done=True)
         run = _Run(config, rules, state, progress)
+        stages = [*evidence, *([ProbeStage(config, config.probe, rules)] if config.probe else [])]
         with LocalEngine(config.n_workers) as engine:
             with run.stage("inspect"):
                 run.inspect(engine)
             corpus = run.corpus()
-            for stage in evidence:
+            for stage in stages:
                 with run.stage(stage.name):
-                    stage.gather(run.plan, run.units, corpus, state, engine)
+                    stage.gather(Between(run.plan, run.formats, run.units, corpus, state, engine, progress.advance))
             with run.stage("split"):
-                run.split(engine, corpus, [inspection.STAGE, *(stage.name for stage in evidence)])
+                run.split(engine, corpus, [inspection.STAGE, *(stage.name for stage in stages)])
         with run.stage("assemble"):
             assembly.assemble(state, run.units, corpus, config)
-        return summarise(state, run.plan, run.formats, corpus, actions=run.actions, seconds=run.seconds)
+        accounts = {stage.name: stage.account(state) for stage in stages}
+        return summarise(
+            state, run.plan, run.formats, corpus, actions=run.actions, seconds=run.seconds, evidence=accounts
+        )
 
 
 class _Run:

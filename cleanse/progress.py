@@ -88,7 +88,6 @@ class TerminalLine(Lines):
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=4, transient=True)
         self._stage = "plan"
         self._total_bytes = 0
         self._finished = 0.0  # passes finished, and the share of this one that an earlier process did
@@ -96,6 +95,14 @@ class TerminalLine(Lines):
         self._read = [0, 0]  # bytes and records, both passes
         self._in_stage = 0  # bytes
         self._held = 0
+        self._live = Live(
+            console=console,
+            get_renderable=self._render,
+            refresh_per_second=4,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
 
     def __enter__(self) -> Self:
         self._live.start()

@@ -161,6 +161,8 @@ class RunState:
         nothing_done = not any((self.folder / "inspect").glob("*.json"))
         if error is not None and not self.finished and (nothing_done or isinstance(error, NoRecordsError)):
             self.discard()
+        elif error is not None:
+            sweep(self.folder)
         self.close()
 
 

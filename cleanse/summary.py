@@ -71,6 +71,7 @@ def summarise(
     *,
     actions: Mapping[str, str],
     seconds: Mapping[str, float],
+    evidence: Mapping[str, Mapping[str, Any] | None],
 ) -> ScanResult:
     """Adds up what the units committed, checks that no record is missing, writes summary.json, ends the run.
 
@@ -111,6 +112,7 @@ def summarise(
             }
             for source, fmt in zip(plan.sources, formats, strict=True)
         ],
+        "evidence": dict(evidence),
         "seconds": dict(seconds),
         "versions": {"cleanse": __version__, "python": platform.python_version(), **_versions()},
         "configuration": state.identity,

@@ -6,6 +6,7 @@ import re
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -14,6 +15,7 @@ from cleanse.commands.show import print_result
 from cleanse.config import ScanConfig
 from cleanse.errors import UsageError
 from cleanse.pipeline import scan
+from cleanse.probing.recipes import settle
 from cleanse.progress import Lines, Progress, Silent, TerminalLine
 from cleanse.records import Action
 from cleanse.rulepacks import load_packs
@@ -33,6 +35,7 @@ def run_scan(
     input_format: str,
     packs: tuple[str, ...],
     probe: str,
+    probe_options: dict[str, Any],
     suspects: str,
     repair: bool,
     engine: str,
@@ -45,13 +48,14 @@ def run_scan(
     quiet: bool,
 ) -> bool:
     """Scans and prints; returns whether ``fail_on`` was met."""
+    settings, remark = settle(probe, probe_options)
     config = ScanConfig(
         inputs=src,
         out=out,
         format=format_,
         text_column=text_column,
         packs=packs or ("default",),
-        probe=probe,
+        probe=settings,
         suspects=suspects,
         repair=repair,
         emit=tuple(kind.strip() for kind in emit.split(",") if kind.strip()),
@@ -64,8 +68,8 @@ def run_scan(
         ),
     )
     errors = Console(stderr=True, highlight=False)
-    if probe == "auto" and not quiet:
-        errors.print("no probe stage is available in this version: going on as with --probe none", soft_wrap=True)
+    if remark and not quiet:
+        errors.print(Text(remark), soft_wrap=True)
     with ExitStack() as stack:
         result = scan(config, _progress(errors, stack, quiet=quiet))
     if result.already_done and not quiet:
