@@ -56,10 +56,7 @@ def evaluate(rules: Sequence[Rule], texts: TextBatch) -> Hits:
         for index, rule in enumerate(rules):
             if (rule.measure is None and rule.pattern is None) or len(texts) == 0:
                 continue
-            chosen = _applies(rule, texts)
-            if chosen is None:
-                continue
-            crossed, values, limits = _crossings(rule, texts, chosen)
+            crossed, values, limits = _crossings(rule, texts)
             if len(crossed):
                 found.append((crossed, index, values, limits))
     if not found:
@@ -78,37 +75,46 @@ def evaluate(rules: Sequence[Rule], texts: TextBatch) -> Hits:
     )
 
 
-def _applies(rule: Rule, texts: TextBatch) -> NDArray[np.bool_] | None:
-    """The segments a rule looks at, or None when it is none of them."""
-    chosen: NDArray[np.bool_] = np.ones(len(texts), np.bool_)
-    if rule.roles:
-        chosen &= np.isin(texts.role, np.array(rule.roles, np.uint8))
-    if rule.supervised is not None:
-        chosen &= texts.supervised == rule.supervised
-    for name, limit in rule.where:
-        if not chosen.any():
-            return None
-        values = measured(name, texts)
-        low, high = _bounds_of(limit, texts)
-        chosen &= (values >= low) & (values <= high)
-    return chosen if chosen.any() else None
+def _crossings(rule: Rule, texts: TextBatch) -> tuple[NDArray[np.int64], Values, Values]:
+    """Segments beyond the rule's limit, with value and limit.
 
-
-def _crossings(rule: Rule, texts: TextBatch, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.int64], Values, Values]:
+    A measure is compared first and its guards then tell on the few that crossed; a pattern is only counted
+    where the guards let it.
+    """
     assert rule.limit is not None
     low, high = _bounds_of(rule.limit, texts)
     if rule.pattern is not None:
+        where = _guarded(rule, texts, np.arange(len(texts)))
         values = np.full(len(texts), np.nan)
-        where = np.flatnonzero(chosen)
-        values[where] = count_pattern(rule.pattern, texts, where)
+        if len(where):
+            values[where] = count_pattern(rule.pattern, texts, where)
     else:
         assert rule.measure is not None
         values = measured(rule.measure, texts)
-    above = values > high
-    crossed = np.flatnonzero(chosen & (above | (values < low)))
+    beyond = values > high
+    if low.ndim or np.isfinite(low):
+        beyond |= values < low
+    crossed = np.flatnonzero(beyond)
+    if rule.pattern is None and len(crossed):
+        crossed = _guarded(rule, texts, crossed)
     high_at = high if high.ndim == 0 else high[crossed]
     low_at = low if low.ndim == 0 else low[crossed]
-    return crossed, values[crossed], np.where(above[crossed], high_at, low_at)
+    return crossed, values[crossed], np.where(values[crossed] > high_at, high_at, low_at)
+
+
+def _guarded(rule: Rule, texts: TextBatch, segments: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Those of the segments that the rule looks at: role, supervision, and its ``where`` measures."""
+    if rule.roles:
+        segments = segments[np.isin(texts.role[segments], np.array(rule.roles, np.uint8))]
+    if rule.supervised is not None:
+        segments = segments[texts.supervised[segments] == rule.supervised]
+    for name, limit in rule.where:
+        if len(segments) == 0:
+            break
+        values = measured(name, texts)[segments]
+        low, high = (bound if bound.ndim == 0 else bound[segments] for bound in _bounds_of(limit, texts))
+        segments = segments[(values >= low) & (values <= high)]
+    return segments
 
 
 def _bounds_of(limit: Limit, texts: TextBatch) -> tuple[Values, Values]:

@@ -27,7 +27,7 @@ class View(Protocol):
         """The batch that was evaluated."""
 
     def field(self, segment: int, /) -> str:
-        """ "output", "messages[2].content" """
+        """The name of the segment's field, such as "output" or "messages[2].content"."""
 
 
 class Explanation(NamedTuple):
@@ -92,13 +92,13 @@ def _pattern_spans(rule: Rule, text: str) -> list[Span]:
     assert rule.pattern is not None
     compiled = compile_regex(rule.pattern.text)
     try:
-        return [m.span() for m, _ in zip(compiled.finditer(text, timeout=1.0), range(5))]
+        return [m.span() for m, _ in zip(compiled.finditer(text, timeout=1.0), range(5), strict=False)]
     except TimeoutError:
         return []
 
 
 def message(rule: Rule, text: str, spans: list[Span], value: float, limit: float) -> str:
-    """ "Bidirectional override: U+202E RIGHT-TO-LEFT OVERRIDE at character 17 (3 characters, limit 0)"."""
+    """One sentence, as in "Bidirectional override: U+202E ... at character 17 (3 characters, limit 0)"."""
     unit = measures.get(rule.measure).unit if rule.measure else "matches"
     figures = f"{amount(value, unit)}, limit {amount(limit, '' if unit == 'flag' else unit, bare=True)}"
     place = ""
@@ -123,8 +123,6 @@ def amount(value: float, unit: str, *, bare: bool = False) -> str:
     if unit.startswith("share"):
         per_cent = f"{100 * value:.3g} %"
         return per_cent if bare else f"{per_cent}{re.sub('^share', '', unit)}"
-    if math.isinf(value) or value == int(value):
-        number = f"{value:,.0f}"
-    else:
-        number = f"{value:.3g}"
+    whole = math.isinf(value) or value == int(value)
+    number = f"{value:,.0f}" if whole else f"{value:.3g}"
     return number if bare or not unit else f"{number} {unit}"

@@ -79,10 +79,33 @@ class Rule:
 
 
 _KEYS = frozenset(
-    "id summary why action since measure limit pattern engine timeout event evidence where roles supervised repair "
-    "strength references should_match should_pass unexampled".split()
+    [
+        "id",
+        "summary",
+        "why",
+        "action",
+        "since",
+        "measure",
+        "limit",
+        "pattern",
+        "engine",
+        "timeout",
+        "event",
+        "evidence",
+        "where",
+        "roles",
+        "supervised",
+        "repair",
+        "strength",
+        "references",
+        "should_match",
+        "should_pass",
+        "unexampled",
+    ]
 )
-_EXAMPLE_KEYS = frozenset("text hex then repeat times role supervised record suffix options null".split())
+_EXAMPLE_KEYS = frozenset(
+    ["text", "hex", "then", "repeat", "times", "role", "supervised", "record", "suffix", "options", "null"]
+)
 
 
 class RuleReader:

@@ -23,11 +23,13 @@ from cleanse.rule_explanation import Explanation, View, explain
 from cleanse.rulepack_schema import PackError, Rule, RuleReader
 
 if sys.version_info >= (3, 11):
-    import tomllib
     from importlib.resources.abc import Traversable
+
+    import tomllib
 else:
-    import tomli as tomllib
     from importlib.abc import Traversable
+
+    import tomli as tomllib
 
 __all__ = ["Hits", "PackError", "Rule", "RuleSet", "available", "check", "load_packs"]
 
@@ -172,9 +174,10 @@ def _read_path(path: str) -> PackText:
 
 def _parse(pack: PackText) -> dict[str, Any]:
     try:
-        return tomllib.loads(pack.text)
+        document: dict[str, Any] = tomllib.loads(pack.text)
     except tomllib.TOMLDecodeError as error:
         raise PackError(f"{pack.origin}: not valid TOML: {error}") from error
+    return document
 
 
 def _is_default(pack: PackText) -> bool:

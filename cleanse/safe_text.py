@@ -17,7 +17,7 @@ def _is_hidden(char: str) -> bool:
 
 
 def escape(text: str) -> str:
-    """The text with every control, format, private and unassigned character as an escape such as \\u202e."""
+    """The text with every control, format, private and unassigned character as an escape."""
     if text.isascii() and text.isprintable():
         return text
     pieces: list[str] = []

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from cleanse.rules import hexdump, mojibake, profile, repairs, repetition, structure, surprisal
+from . import hexdump, mojibake, profile, repairs, repetition, structure, surprisal, tokens, trainer
 
-__all__ = ["hexdump", "mojibake", "profile", "repairs", "repetition", "structure", "surprisal"]
+__all__ = ["hexdump", "mojibake", "profile", "repairs", "repetition", "structure", "surprisal", "tokens", "trainer"]

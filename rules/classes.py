@@ -79,4 +79,4 @@ def character_table() -> NDArray[np.uint16]:
 
 
 def _file() -> str:
-    return str(files("cleanse.rules") / "data" / "characters.npz")
+    return str(files(__package__) / "data" / "characters.npz")

@@ -7,16 +7,82 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from cleanse.rules.classes import script_codes
+from .classes import script_codes
 
 # ZWJ and ZWNJ choose between joined and separate forms here (Unicode 16, chapters 9, 12 to 14 and 23.2).
 JOINING = frozenset(
-    "Arab Syrc Mand Nkoo Adlm Rohg Mong Phag Hebr Thaa Deva Beng Guru Gujr Orya Taml Telu Knda Mlym Sinh Tibt "
-    "Mymr Khmr Java Bali Sund Newa Tirh Gran Sidd Modi Takr Shrd Khoj Sind Cakm Lepc Limb Batk Bugi Rjng Kthi "
-    "Sylo Mtei Saur Ahom Lana".split()
+    [
+        "Arab",
+        "Syrc",
+        "Mand",
+        "Nkoo",
+        "Adlm",
+        "Rohg",
+        "Mong",
+        "Phag",
+        "Hebr",
+        "Thaa",
+        "Deva",
+        "Beng",
+        "Guru",
+        "Gujr",
+        "Orya",
+        "Taml",
+        "Telu",
+        "Knda",
+        "Mlym",
+        "Sinh",
+        "Tibt",
+        "Mymr",
+        "Khmr",
+        "Java",
+        "Bali",
+        "Sund",
+        "Newa",
+        "Tirh",
+        "Gran",
+        "Sidd",
+        "Modi",
+        "Takr",
+        "Shrd",
+        "Khoj",
+        "Sind",
+        "Cakm",
+        "Lepc",
+        "Limb",
+        "Batk",
+        "Bugi",
+        "Rjng",
+        "Kthi",
+        "Sylo",
+        "Mtei",
+        "Saur",
+        "Ahom",
+        "Lana",
+    ]
 )
 # Written without spaces between words: a zero-width space tells where a line may break.
-UNSPACED = frozenset("Thai Laoo Khmr Mymr Tibt Java Bali Lana Talu Tale Tavt Cham Sund Batk Bugi Rjng Limb".split())
+UNSPACED = frozenset(
+    [
+        "Thai",
+        "Laoo",
+        "Khmr",
+        "Mymr",
+        "Tibt",
+        "Java",
+        "Bali",
+        "Lana",
+        "Talu",
+        "Tale",
+        "Tavt",
+        "Cham",
+        "Sund",
+        "Batk",
+        "Bugi",
+        "Rjng",
+        "Limb",
+    ]
+)
 
 _HIGH = 0x2200
 

@@ -7,9 +7,10 @@ import re
 import numpy as np
 
 from cleanse.measures import Measure, Span, TextBatch, Values, register
-from cleanse.rules import classes as c
-from cleanse.rules import profile_columns as col
-from cleanse.rules.profile import profile_of
+
+from . import classes as c
+from . import profile_columns as col
+from .profile import profile_of
 
 _STRETCH = re.compile(r"(?:(?:0x|\\x)?[0-9a-fA-F]{2,8}[ \n:,|]{1,3}){24,}")
 _LETTERS = re.compile(r"[a-fA-F]")
@@ -29,9 +30,9 @@ def hex_stretches(text: str) -> list[Span]:
 
 def _chars(texts: TextBatch) -> Values:
     rows = profile_of(texts)
-    chars = rows[:, col.CHARS]
-    spaces = rows[:, c.SPACE] + rows[:, c.NEWLINE]
-    likely = (chars >= _CHARS) & (rows[:, c.DIGIT] >= _DIGITS * chars) & (spaces >= _SPACES * chars)
+    chars = rows[col.CHARS]
+    spaces = rows[c.SPACE] + rows[c.NEWLINE]
+    likely = (chars >= _CHARS) & (rows[c.DIGIT] >= _DIGITS * chars) & (spaces >= _SPACES * chars)
     values = np.zeros(len(texts))
     for segment in np.flatnonzero(likely):
         values[segment] = sum(end - start for start, end in hex_stretches(texts.text(int(segment))))

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 import regex
 
 from cleanse.measures import Span
-from cleanse.rules import classes as c
+
+from . import classes as c
 
 MOST = 5  # spans that an explanation needs at most
 
@@ -77,8 +78,8 @@ def stray_zero_width(text: str) -> list[Span]:
 
 def is_stray(text: str, at: int) -> bool:
     """The kernel's own judgement of the zero-width character at ``at``."""
-    from cleanse.rules.contexts import joining_scripts, unspaced_scripts  # noqa: PLC0415
-    from cleanse.rules.profile_kernel import zero_width_fits  # noqa: PLC0415
+    from .contexts import joining_scripts, unspaced_scripts  # noqa: PLC0415
+    from .profile_kernel import zero_width_fits  # noqa: PLC0415
 
     if text[at] == "\ufeff" and at == 0:
         return False

@@ -13,8 +13,8 @@ from functools import cache
 import ftfy
 import ftfy.badness
 
-from cleanse.rules.contexts import windows_bytes
-from cleanse.rules.ngram_model import letter_score
+from .contexts import windows_bytes
+from .ngram_model import letter_score
 
 _ROUNDS = 4  # misread text may have been misread again
 _LOST = (0x85, 0xA0)
@@ -23,7 +23,7 @@ _PIECE = 1_000_000  # characters that ftfy looks at in one go
 
 
 def badness(text: str) -> int:
-    """ftfy's count of sequences that hardly any text but misread text has."""
+    """The count, by ftfy, of sequences that hardly any text but misread text has."""
     return sum(ftfy.badness.badness(text[i : i + _PIECE]) for i in range(0, len(text), _PIECE))
 
 

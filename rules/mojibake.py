@@ -7,9 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleanse.measures import Measure, Span, TextBatch, Values, register
-from cleanse.rules import profile_columns as col
-from cleanse.rules.misread import badness, mend_misread, remains
-from cleanse.rules.profile import profile_of
+
+from . import profile_columns as col
+from .misread import badness, mend_misread, remains
+from .profile import profile_of
+from .ratios import share
 
 
 def _judged(texts: TextBatch) -> NDArray[np.float64]:
@@ -19,7 +21,7 @@ def _judged(texts: TextBatch) -> NDArray[np.float64]:
 
 def _judge(texts: TextBatch) -> NDArray[np.float64]:
     values = np.zeros((len(texts), 2))
-    for segment in np.flatnonzero(profile_of(texts)[:, col.UTF8_IN_TEXT] > 0):
+    for segment in np.flatnonzero(profile_of(texts)[col.UTF8_IN_TEXT] > 0):
         text = texts.text(int(segment))
         before = badness(text)
         if before:
@@ -34,7 +36,8 @@ def mended_text(texts: TextBatch, segment: int) -> str | None:
 
 def _mended(texts: TextBatch) -> Values:
     before, after = _judged(texts).T
-    return np.maximum(before - after, np.minimum(before, 1))
+    mended: Values = np.maximum(before - after, np.minimum(before, 1))
+    return mended
 
 
 def _left(texts: TextBatch) -> Values:
@@ -43,12 +46,12 @@ def _left(texts: TextBatch) -> Values:
 
 def _left_share(texts: TextBatch) -> Values:
     before, after = _judged(texts).T
-    return np.divide(after, before, out=np.full(len(before), np.nan), where=before > 0)
+    return share(after, before)
 
 
 def _left_density(texts: TextBatch) -> Values:
-    chars = profile_of(texts)[:, col.CHARS]
-    return np.divide(_judged(texts)[:, 1], chars, out=np.full(len(chars), np.nan), where=chars > 0)
+    chars = profile_of(texts)[col.CHARS]
+    return share(_judged(texts)[:, 1], chars)
 
 
 def _spans(text: str) -> list[Span]:

@@ -9,23 +9,26 @@ from numpy.typing import NDArray
 
 from cleanse.measures import Measure, Span, TextBatch, Values, register
 from cleanse.rule_evaluation import SCRIPT_MEASURE, pack_script
-from cleanse.rules import classes as c
-from cleanse.rules import locate
-from cleanse.rules import profile_columns as col
-from cleanse.rules.contexts import joining_scripts, unspaced_scripts, windows_bytes
+
+from . import classes as c
+from . import locate
+from . import profile_columns as col
+from .contexts import joining_scripts, unspaced_scripts, windows_bytes
+from .ngram_model import model
+from .ratios import share
 
 INVISIBLE = (c.SPACE, c.NEWLINE, c.CONTROL, c.ZERO_WIDTH, c.BIDI, c.TAG, c.VARIATION, c.FORMAT)
 
 
 def profile_of(texts: TextBatch) -> NDArray[np.int64]:
-    """The profile of a batch: shape (segments, profile_columns.N_COLUMNS), computed once."""
+    """The profile of a batch: shape (profile_columns.N_COLUMNS, segments), computed once."""
     return texts.once("profile", _compute)
 
 
 def _compute(texts: TextBatch) -> NDArray[np.int64]:
-    from cleanse.rules.profile_kernel import profile  # noqa: PLC0415 - numba loads when a batch is measured
+    from .profile_kernel import profile  # noqa: PLC0415 - numba loads when a batch is measured
 
-    out = np.zeros((len(texts), col.N_COLUMNS), np.int64)
+    out = np.zeros((col.N_COLUMNS, len(texts)), np.int64)
     profile(
         np.ascontiguousarray(texts.data),
         np.ascontiguousarray(texts.offsets),
@@ -34,6 +37,7 @@ def _compute(texts: TextBatch) -> NDArray[np.int64]:
         unspaced_scripts(),
         windows_bytes("cp1252"),
         windows_bytes("cp1251"),
+        model().pairs,
         out,
     )
     return out
@@ -48,8 +52,9 @@ def _count(name: str, unit: str, doc: str, *columns: int, find: Callable[[str], 
     def compute(texts: TextBatch) -> Values:
         rows = profile_of(texts)
         if len(columns) == 1:
-            return rows[:, columns[0]].astype(np.float64)
-        return rows[:, list(columns)].sum(axis=1).astype(np.float64)
+            return rows[columns[0]].astype(np.float64)
+        total: Values = rows[list(columns)].sum(axis=0).astype(np.float64)
+        return total
 
     register(Measure(name, unit, doc, compute, find))
 
@@ -62,24 +67,25 @@ def _ratio(
 
     def compute(texts: TextBatch) -> Values:
         rows = profile_of(texts)
-        part, whole = rows[:, list(columns)].sum(axis=1).astype(np.float64), over(rows).astype(np.float64)
-        return np.divide(part, whole, out=np.full(len(rows), np.nan), where=whole > 0)
+        part, whole = rows[list(columns)].sum(axis=0), over(rows)
+        return share(part, whole)
 
     register(Measure(name, unit, doc, compute, find))
 
 
 def _chars(rows: Rows) -> Rows:
-    return rows[:, col.CHARS]
+    return rows[col.CHARS]
 
 
 def _letters(rows: Rows) -> Rows:
-    return rows[:, col.WORD_LETTERS]
+    return rows[col.WORD_LETTERS]
 
 
 def _script(texts: TextBatch) -> Values:
     codes = np.array([pack_script(_SCRIPT_NAMES.get(code, code)) for code in c.script_codes()])
-    scripts = profile_of(texts)[:, col.SCRIPT]
-    return np.where(scripts == c.COMMON, np.nan, codes[scripts])
+    scripts = profile_of(texts)[col.SCRIPT]
+    packed: Values = np.where(scripts == c.COMMON, np.nan, codes[scripts])
+    return packed
 
 
 _SCRIPT_NAMES = {"Hira": "Jpan", "Kana": "Jpan", "Hang": "Kore"}
@@ -87,12 +93,13 @@ _SCRIPT_NAMES = {"Hira": "Jpan", "Kana": "Jpan", "Hang": "Kore"}
 
 def _visible(texts: TextBatch) -> Values:
     rows = profile_of(texts)
-    return (rows[:, col.CHARS] - rows[:, list(INVISIBLE)].sum(axis=1)).astype(np.float64)
+    visible: Values = (rows[col.CHARS] - rows[list(INVISIBLE)].sum(axis=0)).astype(np.float64)
+    return visible
 
 
 def _ungrounded_bidi(texts: TextBatch) -> Values:
     rows = profile_of(texts)
-    return np.where(rows[:, col.RTL_LETTERS] == 0, rows[:, col.BIDI_EMBEDDINGS], 0).astype(np.float64)
+    return np.where(rows[col.RTL_LETTERS] == 0, rows[col.BIDI_EMBEDDINGS], 0).astype(np.float64)
 
 
 def _bytes(texts: TextBatch) -> Values:

@@ -1,10 +1,10 @@
-"""The columns that the profile kernel fills: one int64 row per segment."""
+"""The rows that the profile kernel fills: one int64 row each, one entry per segment."""
 
 from __future__ import annotations
 
-from cleanse.rules.classes import N_CLASSES
+from .classes import N_CLASSES
 
-# Columns 0 to N_CLASSES - 1: number of characters of each class.
+# Rows 0 to N_CLASSES - 1: number of characters of each class.
 CHARS = N_CLASSES
 NUL = CHARS + 1
 RTL_LETTERS = CHARS + 2
@@ -28,4 +28,5 @@ UTF8_IN_TEXT = CHARS + 19  # character sequences whose windows-1252 or -1251 byt
 ENCODED_RUN = CHARS + 20  # longest run that changes between a-z, A-Z and 0-9 like base64 or hex
 ENCODED_CHARS = CHARS + 21  # characters in all such runs
 ANSI = CHARS + 22  # ESC [ sequences
-N_COLUMNS = CHARS + 23
+SCREEN = CHARS + 23  # worst mean of 64 ASCII pairs, in hundredths of an eighth of a nat
+N_COLUMNS = CHARS + 24

@@ -7,8 +7,9 @@ import re
 import regex
 
 from cleanse.repairs import Repair, register
-from cleanse.rules import locate
-from cleanse.rules.misread import mend_misread
+
+from . import locate
+from .misread import mend_misread
 
 _OVERSTRIKE = re.compile(r"([^\x08\n])\x08\1|_\x08(?=[^\x08\n])")  # a terminal's bold and underlined letters
 _ANSI = re.compile(r"\x1b\[(?:[0-9;?]+[A-HJKSTfhlmnsu]|[mKJH](?![A-Za-z]))")

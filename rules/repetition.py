@@ -7,6 +7,10 @@ from numpy.typing import NDArray
 
 from cleanse.measures import Measure, Span, TextBatch, Values, register
 
+from .ratios import share
+
+_CONTINUES = 0x80  # the two highest bits of a byte that continues a character
+
 
 def repetition_of(texts: TextBatch) -> NDArray[np.int64]:
     """The repetition kernel's columns for a batch: shape (segments, 6), computed once."""
@@ -14,7 +18,7 @@ def repetition_of(texts: TextBatch) -> NDArray[np.int64]:
 
 
 def _compute(texts: TextBatch) -> NDArray[np.int64]:
-    from cleanse.rules import repetition_kernel as kernel  # noqa: PLC0415 - numba loads when a batch is measured
+    from . import repetition_kernel as kernel  # noqa: PLC0415 - numba loads when a batch is measured
 
     out = np.zeros((len(texts), kernel.N_COLUMNS), np.int64)
     kernel.repetition(np.ascontiguousarray(texts.data), np.ascontiguousarray(texts.offsets), out)
@@ -31,18 +35,18 @@ def _column(column: int, doc: str, name: str, unit: str) -> None:
 def _copied_share(texts: TextBatch) -> Values:
     size = np.diff(texts.offsets).astype(np.float64)
     copied = repetition_of(texts)[:, 4]
-    return np.divide(copied, size, out=np.full(len(texts), np.nan), where=size > 0)
+    return share(copied, size)
 
 
 def periodic_stretches(text: str) -> list[Span]:
     """The longest stretch in which a unit repeats at least eight times in a row, in characters."""
-    from cleanse.rules import repetition_kernel as kernel  # noqa: PLC0415
+    from . import repetition_kernel as kernel  # noqa: PLC0415
 
     data = np.frombuffer(text.encode("utf-8"), np.uint8)
     places = np.zeros((64, 2), np.int64)
     n = kernel.stretches(data, places)
     spans = sorted(((int(a), int(b)) for a, b in places[:n]), key=lambda s: s[0] - s[1])[:5]
-    before = np.cumsum((data & 0xC0) != 0x80)  # characters that have begun up to and with each byte
+    before = np.cumsum((data & 0xC0) != _CONTINUES)  # characters that have begun up to and with each byte
     return [(int(before[a]) - 1, int(before[b - 1])) for a, b in spans]
 
 

@@ -35,7 +35,7 @@ def _is_ruler(data: NDArray[np.uint8], start: int, period: int) -> bool:
 
 @njit(cache=True, nogil=True)
 def repetition(data: NDArray[np.uint8], offsets: NDArray[np.int64], out: NDArray[np.int64]) -> None:
-    """Fills ``out`` of shape (segments, N_COLUMNS), in bytes:
+    """Fills ``out`` of shape (segments, N_COLUMNS), in bytes.
 
     PERIOD_STRETCH the longest periodic stretch whose unit has a letter or digit, PERIOD_BYTES its period and
     PERIOD_REPEATS the number of units in it; RULER_STRETCH the same for units of signs only; TOTAL_REPEATED

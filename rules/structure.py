@@ -10,18 +10,29 @@ from cleanse.measures import Measure, TextBatch, Values, register
 from cleanse.records import Role
 
 
-def _visible(texts: TextBatch) -> NDArray[np.bool_]:
-    return texts.once("measure:visible_chars", measures.get("visible_chars").compute) > 0
+Flags = NDArray[np.bool_]
 
 
-def _first_of_record(texts: TextBatch) -> NDArray[np.bool_]:
-    return np.diff(texts.record, prepend=-1) != 0
+def _visible(texts: TextBatch) -> Flags:
+    visible: Flags = texts.once("measure:visible_chars", measures.get("visible_chars").compute) > 0
+    return visible
 
 
-def _per_record(texts: TextBatch, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _as_values(flags: Flags) -> Values:
+    values: Values = flags.astype(np.float64)
+    return values
+
+
+def _first_of_record(texts: TextBatch) -> Flags:
+    first: Flags = np.diff(texts.record, prepend=-1) != 0
+    return first
+
+
+def _per_record(texts: TextBatch, flags: Flags) -> Flags:
     """For each segment, whether any segment of its record has the flag."""
     counts = np.bincount(texts.record, weights=flags, minlength=texts.n_records)
-    return counts[texts.record] > 0
+    flagged: Flags = counts[texts.record] > 0
+    return flagged
 
 
 def _blank_supervised(texts: TextBatch) -> Values:
@@ -29,38 +40,39 @@ def _blank_supervised(texts: TextBatch) -> Values:
     trained = _per_record(texts, texts.supervised & _visible(texts))
     blank = texts.supervised & ~_visible(texts)
     first = blank & (np.cumsum(blank) - 1 == _start_count(texts, blank))
-    return (first & ~trained).astype(np.float64)
+    return _as_values(first & ~trained)
 
 
-def _start_count(texts: TextBatch, flags: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _start_count(texts: TextBatch, flags: Flags) -> NDArray[np.int64]:
     """Number of flags in all segments before the record of each segment."""
-    before = np.cumsum(flags) - flags
+    before: NDArray[np.int64] = np.cumsum(flags) - flags
     starts = np.flatnonzero(_first_of_record(texts))
-    return before[starts][np.cumsum(_first_of_record(texts)) - 1]
+    counts: NDArray[np.int64] = before[starts][np.cumsum(_first_of_record(texts)) - 1]
+    return counts
 
 
 def _blank_turn(texts: TextBatch) -> Values:
     """1 on supervised segments that show nothing in a record that has other supervised text."""
     trained = _per_record(texts, texts.supervised & _visible(texts))
-    return (texts.supervised & ~_visible(texts) & trained).astype(np.float64)
+    return _as_values(texts.supervised & ~_visible(texts) & trained)
 
 
 def _blank_record(texts: TextBatch) -> Values:
     """1 on the first segment of a record in which no segment shows anything."""
-    return (_first_of_record(texts) & ~_per_record(texts, _visible(texts))).astype(np.float64)
+    return _as_values(_first_of_record(texts) & ~_per_record(texts, _visible(texts)))
 
 
 def _null_supervised(texts: TextBatch) -> Values:
-    return (texts.is_null & texts.supervised).astype(np.float64)
+    return _as_values(texts.is_null & texts.supervised)
 
 
 def _unsupervised_record(texts: TextBatch) -> Values:
     """1 on the first segment of a record without any supervised segment."""
-    return (_first_of_record(texts) & ~_per_record(texts, texts.supervised)).astype(np.float64)
+    return _as_values(_first_of_record(texts) & ~_per_record(texts, texts.supervised))
 
 
 def _unknown_role(texts: TextBatch) -> Values:
-    return (texts.role == Role.OTHER).astype(np.float64)
+    return _as_values(texts.role == Role.OTHER)
 
 
 def _identical_pair(texts: TextBatch) -> Values:

@@ -6,11 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleanse.measures import Measure, Span, TextBatch, Values, register
-from cleanse.rules import classes as c
-from cleanse.rules import profile_columns as col
-from cleanse.rules.mojibake import mended_text
-from cleanse.rules.ngram_model import model
-from cleanse.rules.profile import profile_of
+
+from . import classes as c
+from . import profile_columns as col
+from .mojibake import mended_text
+from .ngram_model import model
+from .profile import profile_of
+from .ratios import share
 
 
 def surprisal_of(texts: TextBatch) -> NDArray[np.int64]:
@@ -19,18 +21,30 @@ def surprisal_of(texts: TextBatch) -> NDArray[np.int64]:
 
 
 def _compute(texts: TextBatch) -> NDArray[np.int64]:
-    from cleanse.rules import surprisal_kernel as kernel  # noqa: PLC0415 - numba loads when a batch is measured
+    from . import surprisal_kernel as kernel  # noqa: PLC0415 - numba loads when a batch is measured
 
     out = np.zeros((len(texts), kernel.N_COLUMNS), np.int64)
     data, offsets = np.ascontiguousarray(texts.data), np.ascontiguousarray(texts.offsets)
-    kernel.surprisal(data, offsets, c.character_table(), *model(), out)
+    known = model()
+    kernel.surprisal(data, offsets, _wanted(texts), c.character_table(), known.table, known.floors, known.ceilings, out)
     return out
+
+
+_FOREIGN = 32  # bytes beyond ASCII from which the screen, which knows ASCII only, has too little to say
+
+
+def _wanted(texts: TextBatch) -> NDArray[np.bool_]:
+    """Segments that the quick screen of the profile does not clear: few of those in plain ASCII."""
+    rows = profile_of(texts)
+    foreign = np.diff(texts.offsets) - rows[col.CHARS] >= _FOREIGN
+    wanted: NDArray[np.bool_] = foreign | (rows[col.SCREEN] > 100 * model().screen)
+    return wanted
 
 
 def _nats(texts: TextBatch) -> Values:
     rows = surprisal_of(texts)
     chars = rows[:, 1].astype(np.float64)
-    return np.divide(rows[:, 0] / 8, chars, out=np.full(len(rows), np.nan), where=chars >= _ENOUGH)
+    return share(rows[:, 0] / 8, chars, _ENOUGH)
 
 
 _ENOUGH = 64  # characters under which a mean says little
@@ -46,7 +60,7 @@ def _noise(texts: TextBatch) -> Values:
     noise = rows[:, 2].astype(np.float64)
     suspected = noise > 0
     if suspected.any():
-        suspected &= profile_of(texts)[:, col.UTF8_IN_TEXT] > 0
+        suspected &= profile_of(texts)[col.UTF8_IN_TEXT] > 0
     for segment in np.flatnonzero(suspected):
         mended = mended_text(texts, int(segment))
         if mended is not None:
@@ -56,12 +70,13 @@ def _noise(texts: TextBatch) -> Values:
 
 def _noise_share(texts: TextBatch) -> Values:
     chars = surprisal_of(texts)[:, 1].astype(np.float64)
-    return np.divide(_noise(texts), chars, out=np.full(len(rows), np.nan), where=chars >= _ENOUGH)
+    return share(_noise(texts), chars, _ENOUGH)
 
 
 def _peak(texts: TextBatch) -> Values:
     rows = surprisal_of(texts)
-    return np.where(rows[:, 1] >= _ENOUGH, rows[:, 3] / 1000, np.nan)
+    peak: Values = np.where(rows[:, 1] >= _ENOUGH, rows[:, 3] / 1000, np.nan)
+    return peak
 
 
 def noisy_stretches(text: str) -> list[Span]:

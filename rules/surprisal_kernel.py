@@ -11,8 +11,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from cleanse.rules import classes as c
-from cleanse.rules.profile_kernel import decode
+from . import classes as c
+from .profile_kernel import decode
 
 SUM, SCORED, NOISE, PEAK = 0, 1, 2, 3
 N_COLUMNS = 4
@@ -33,7 +33,8 @@ def key_hash(a: int, b: int, char: int) -> np.uint64:
     """64 mixed bits of a 3-gram; ``NOTHING`` for a (and b) makes it a 2-gram (1-gram)."""
     h = np.uint64(a) * _A + np.uint64(b) * _B + np.uint64(char) * _C
     h ^= h >> np.uint64(29)
-    return h * _A
+    mixed: np.uint64 = h * _A
+    return mixed
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -46,7 +47,7 @@ def find(table: NDArray[np.uint16], shift: np.uint64, h: np.uint64) -> int:
         if entry == 0:
             return -1
         if entry >> VALUE_BITS == fingerprint:
-            return entry & 0x7F
+            return int(entry & 0x7F)
     return -1
 
 
@@ -83,6 +84,7 @@ def table_bits(table: NDArray[np.uint16]) -> int:
 def surprisal(
     data: NDArray[np.uint8],
     offsets: NDArray[np.int64],
+    wanted: NDArray[np.bool_],  # (segments,) the others keep zeros
     characters: NDArray[np.uint16],
     table: NDArray[np.uint16],  # (2**bits + PROBES,)
     floors: NDArray[np.int64],  # (256,) score of an unknown character by script; 0: the script is not modelled
@@ -96,6 +98,8 @@ def surprisal(
     """
     shift = np.uint64(64 - table_bits(table))
     for s in range(len(offsets) - 1):
+        if not wanted[s]:
+            continue
         i, end = offsets[s], offsets[s + 1]
         a = b = np.int64(0x0A)
         total = scored = noise = peak = 0

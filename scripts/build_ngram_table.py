@@ -40,6 +40,8 @@ CEILING_MARGIN = 1.12  # over that quantile; a script's ceiling is at least LOWE
 LOWEST_CEILING = 4.0
 FEW_BLOCKS = 400  # with fewer held-out blocks the top has no tail to speak of: a wider margin over the highest
 FEW_MARGIN = 1.5
+ASCII = 128
+SCREENED = 0.985  # share of natural blocks that the quick screen clears
 MOST_LEFT = 0.03  # bad sequences per character that a mended text may keep
 SMALL_CHARS = 100_000  # a language with less text is counted several times over, SMALL_TIMES at most
 SMALL_TIMES = 6
@@ -60,7 +62,7 @@ def records(path: Path) -> Iterator[tuple[str, str]]:
 def undamaged(texts: list[str]) -> list[str]:
     """The texts with misread UTF-8 mended, without those that cannot be."""
     rows = profile_of(TextBatch.from_texts(list(texts)))
-    suspected = (rows[:, c.CONTROL] > 0) | (rows[:, col.UTF8_IN_TEXT] > 0)
+    suspected = (rows[c.CONTROL] > 0) | (rows[col.UTF8_IN_TEXT] > 0)
     mended = [mend_misread(t, guess_spaces=False) if s else t for t, s in zip(texts, suspected.tolist(), strict=True)]
     return [t for t, s in zip(mended, suspected.tolist(), strict=True) if not (s and badness(t) > MOST_LEFT * len(t))]
 
@@ -186,9 +188,10 @@ def ceilings_of(
         whole = "\n".join(texts)
         batch = TextBatch.from_texts([whole[i : i + 80] for i in range(0, len(whole), 80)])
         out = np.zeros((len(batch), kernel.N_COLUMNS), np.int64)
-        kernel.surprisal(batch.data, batch.offsets, characters, table, floors, np.full(256, 1000, np.int64), out)
+        every = np.ones(len(batch), np.bool_)
+        kernel.surprisal(batch.data, batch.offsets, every, characters, table, floors, np.full(256, 1000, np.int64), out)
         sums = out[:, kernel.PEAK]  # of the one block in each piece, against a ceiling of 1000
-        script = profile_of(batch)[:, col.SCRIPT]
+        script = profile_of(batch)[col.SCRIPT]
         for number in np.unique(script[sums > 0]).tolist():
             here = sums[(script == number) & (sums > 0)]
             by_script[number].append(here)
@@ -211,6 +214,29 @@ def ceilings_of(
     return ceilings
 
 
+def pair_scores(points: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Scores of ASCII pairs, in eighths of a nat: shape (128 * 128,). What is not ASCII counts as a space before."""
+    before, after = points[:-1], points[1:]
+    ascii_after = after < ASCII
+    before = np.where(before < ASCII, before, 0x20)[ascii_after]
+    counts = np.bincount(before * ASCII + after[ascii_after], minlength=ASCII * ASCII).reshape(ASCII, ASCII)
+    nats = -np.log((counts + DISCOUNT) / (counts.sum(axis=1, keepdims=True) + ASCII * DISCOUNT))
+    scores = np.clip(np.rint(nats * kernel.EIGHTHS), 0, 127).astype(np.uint8)
+    fold = np.arange(ASCII)
+    fold[0x30:0x3A], fold[0x09], fold[0x0B:0x0E] = 0x30, 0x20, 0x0A
+    return np.ascontiguousarray(scores[np.ix_(fold, fold)]).reshape(-1)
+
+
+def screen_of(texts: list[str], pairs: NDArray[np.uint8]) -> float:
+    """The mean pair score that most natural blocks of ASCII stay under."""
+    data = np.frombuffer("\n".join(texts).encode("ascii", "replace"), np.uint8).astype(np.int64)
+    scores = pairs[(data[:-1] << 7) | data[1:]].astype(np.int64)
+    means = scores[: len(scores) // kernel.BLOCK * kernel.BLOCK].reshape(-1, kernel.BLOCK).mean(axis=1)
+    screen = float(np.quantile(means, SCREENED))
+    print(f"quick screen: {screen / kernel.EIGHTHS:.2f} nats per pair; mean of natural text {means.mean() / 8:.2f}")
+    return screen
+
+
 def main() -> None:
     """Counts, prunes, packs and writes."""
     if len(sys.argv) != 2:  # noqa: PLR2004
@@ -223,7 +249,9 @@ def main() -> None:
     keys, score, floors = model(points, scripts)
     table = pack(keys, score)
     ceilings = ceilings_of(held, table, floors, characters)
-    np.savez_compressed(OUT, table=table, floors=floors, ceilings=ceilings)
+    pairs = pair_scores(points)
+    screen = screen_of([text for texts in held.values() for text in texts if text.isascii()], pairs)
+    np.savez_compressed(OUT, table=table, floors=floors, ceilings=ceilings, pairs=pairs, screen=screen)
     print(f"{OUT}: {OUT.stat().st_size:,} bytes")
 
 

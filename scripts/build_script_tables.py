@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import regex
-from numpy.typing import NDArray
-
 from cleanse.rules import classes as c
+from numpy.typing import NDArray
 
 OUT = Path(__file__).resolve().parents[1] / "rules" / "data" / "characters.npz"
 
 # Surrogates cannot stand in a UTF-8 buffer; a letter takes their place so that positions are code points.
-EVERY = "".join("a" if 0xD800 <= cp < 0xE000 else chr(cp) for cp in range(c.N_CODE_POINTS))
+SURROGATES = range(0xD800, 0xE000)
+EVERY = "".join("a" if cp in SURROGATES else chr(cp) for cp in range(c.N_CODE_POINTS))
 
 CATEGORY_CLASS = {
     "Ll": c.LOWER, "Lu": c.UPPER, "Lo": c.LETTER, "Lm": c.LETTER, "Lt": c.LETTER,

@@ -1,0 +1,225 @@
+"""Measures of what a tokenizer makes of a text. Without a tokenizer they apply to nothing (NaN).
+
+The exception is ``control_strings``: the control tokens of well-known families are known without one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from cleanse import measures
+from cleanse.measures import Measure, Span, TextBatch, Values, register
+from cleanse.rule_evaluation import unpack_script
+from cleanse.tokenizers_io.families import AMBIGUOUS, family_strings
+from cleanse.trainer_view.memo import MEMO
+
+if TYPE_CHECKING:  # the context pulls numba and tokenizers in: not needed without a tokenizer
+    from cleanse.trainer_view import TokenBatch, TokenContext
+
+_ODD_DENSITY = 2.0  # density from which a segment is encoded exactly before any rule judges it
+_SHORT = 24  # tokens below which a share or a density says nothing
+_REPEATS = 16  # periods of words from which a segment's ids are looked at (OLMo asks for 32 of tokens)
+_PERIODS = 13
+_START = 64  # characters at the start of a text in which a rendered conversation shows its first control token
+
+
+def _batch(texts: TextBatch) -> TokenBatch | None:
+    context: TokenContext | None = texts.memo.get(MEMO)
+    return None if context is None or len(texts) == 0 else context.of(texts)
+
+
+def _not_known(texts: TextBatch) -> Values:
+    return np.full(len(texts), np.nan)
+
+
+def _of_batch(compute: Callable[[TextBatch, TokenBatch], Values]) -> Callable[[TextBatch], Values]:
+    """A measure's compute from one that needs the tokenizer."""
+
+    def measured(texts: TextBatch) -> Values:
+        batch = _batch(texts)
+        return _not_known(texts) if batch is None else compute(texts, batch)
+
+    return measured
+
+
+@cache
+def _control_strings() -> tuple[str, ...]:
+    return tuple(sorted((s for s in family_strings() if s not in AMBIGUOUS), key=lambda s: (-len(s), s)))
+
+
+@cache
+def _control_pattern() -> str:
+    return "|".join(map(re.escape, _control_strings()))
+
+
+def _locate_control(text: str) -> list[Span]:
+    return [m.span() for m, _ in zip(re.finditer(_control_pattern(), text), range(5), strict=False)]
+
+
+def _count_control(texts: TextBatch) -> Values:
+    column = texts.arrow()
+    likely = pc.or_(pc.match_substring(column, "<"), pc.match_substring(column, "["))
+    rows = np.flatnonzero(np.asarray(likely))
+    counts = np.zeros(len(texts))
+    if len(rows):
+        counts[rows] = np.asarray(pc.count_substring_regex(column.take(pa.array(rows)), _control_pattern()))
+    return counts
+
+
+def _rendered(texts: TextBatch) -> Values:
+    """1 where a text starts with a control token: a conversation that a template has already rendered."""
+    counts = texts.once("measure:control_strings", _count_control)
+    flags = np.zeros(len(texts))
+    rows = np.flatnonzero(counts > 0)
+    if len(rows):
+        starts = pc.utf8_slice_codeunits(texts.arrow().take(pa.array(rows)), 0, _START)
+        begins = r"^\s*(?:<s>|<bos>|" + _control_pattern() + ")"
+        flags[rows] = np.asarray(pc.match_substring_regex(starts, begins))
+    return flags
+
+
+def _own_control(texts: TextBatch, batch: TokenBatch) -> Values:
+    """Control strings of the loaded tokenizer, but for its end token at the very end of a text."""
+    loaded = batch.context.loaded
+    strings = [s for s in loaded.special if len(s) > 2 and not s.isalnum()]  # noqa: PLR2004
+    counts = np.zeros(len(texts))
+    if not strings:
+        return counts
+    column = texts.arrow()
+    firsts = {s[0] for s in strings}
+    likely = np.zeros(len(texts), np.bool_)
+    for first in firsts:
+        likely |= np.asarray(pc.match_substring(column, first))
+    pattern = "|".join(map(re.escape, sorted(strings, key=lambda s: (-len(s), s))))
+    rows = np.flatnonzero(likely)
+    if len(rows):
+        some = column.take(pa.array(rows))
+        counts[rows] = np.asarray(pc.count_substring_regex(some, pattern))
+        end = loaded.named.get("eos_token")
+        if end:
+            closed = np.asarray(pc.ends_with(pc.utf8_rtrim_whitespace(some), end))
+            counts[rows] -= closed & texts.supervised[rows]
+    return counts
+
+
+def _density(texts: TextBatch, batch: TokenBatch) -> Values:
+    """Tokens per character, over what the segment's script usually takes with this tokenizer."""
+    tally = batch.tally
+    scripts = texts.once("measure:script", measures.get("script").compute)
+    usual = _usual_density(batch.context)
+    per_character = np.full(len(texts), np.nan)
+    characters = np.asarray(pc.utf8_length(texts.arrow()), np.float64)
+    expected = np.full(len(texts), np.nan)
+    for value in np.unique(scripts[~np.isnan(scripts)]):
+        expected[scripts == value] = usual.get(unpack_script(float(value)), np.nan)
+    enough = (tally.tokens >= _SHORT) & batch.encodable
+    per_character[enough] = tally.tokens[enough] / characters[enough]
+    density = per_character / expected
+    for segment in np.flatnonzero(density > _ODD_DENSITY * 0.9).tolist():
+        ids = batch.exact(segment)
+        density[segment] = np.nan if ids is None else len(ids) / characters[segment] / expected[segment]
+    return density
+
+
+def _usual_density(context: TokenContext) -> dict[str, float]:
+    """Tokens per character by script, from the same declaration in many languages."""
+    known: dict[str, float] | None = context.__dict__.get("_usual_density")
+    if known is None:
+        samples: dict[str, list[str]] = orjson.loads(
+            files(__package__).joinpath("data").joinpath("script_samples.json").read_bytes()
+        )
+        known = {}
+        for script, texts in samples.items():
+            ids = [context.counter.encode(text) or [] for text in texts]
+            known[script] = max(len(i) / len(text) for i, text in zip(ids, texts, strict=True))
+        context.__dict__["_usual_density"] = known
+    return known
+
+
+def _share(counts: NDArray[np.int64], batch: TokenBatch) -> Values:
+    tokens = batch.tally.tokens
+    share = np.full(len(tokens), np.nan)
+    enough = tokens >= _SHORT
+    share[enough] = counts[enough] / tokens[enough]
+    return share
+
+
+def _byte_share(_: TextBatch, batch: TokenBatch) -> Values:
+    return _share(batch.tally.byte_pieces, batch)
+
+
+def _unknown_share(_: TextBatch, batch: TokenBatch) -> Values:
+    return _share(batch.tally.unknown, batch)
+
+
+def _repeats(_: TextBatch, batch: TokenBatch) -> Values:
+    """Most times a period of 1 to 13 tokens repeats; exact wherever words repeat or are long."""
+    from cleanse.trainer_view.cut_kernel import longest_period  # noqa: PLC0415 - compiles on first use
+
+    tally = batch.tally
+    values = tally.repeats.astype(np.float64)
+    ask = (tally.repeats >= _REPEATS) | ((tally.longest >= 2 * _REPEATS) & (tally.tokens >= _REPEATS))
+    for segment in np.flatnonzero(ask & batch.encodable).tolist():
+        ids = np.array(batch.exact(segment) or [], np.int32)
+        best, lag = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        longest_period(ids, np.array([0, len(ids)]), _PERIODS, best, lag)
+        values[segment] = float(best[0])
+    return values
+
+
+def _glitch(_: TextBatch, batch: TokenBatch) -> Values:
+    return batch.tally.glitch.astype(np.float64) if batch.context.glitch else np.full(len(batch.texts), np.nan)
+
+
+def _beyond(_: TextBatch, batch: TokenBatch) -> Values:
+    known = batch.context.settings.model_vocab_size is not None
+    return batch.tally.beyond.astype(np.float64) if known else np.full(len(batch.texts), np.nan)
+
+
+def _changed(_: TextBatch, batch: TokenBatch) -> Values:
+    if batch.context.loaded.pieces.lossless:
+        return np.zeros(len(batch.texts))
+    return (batch.tally.changed + batch.tally.unknown).astype(np.float64)
+
+
+def _unbroken(_: TextBatch, batch: TokenBatch) -> Values:
+    return batch.tally.longest.astype(np.float64)
+
+
+def _failed(_: TextBatch, batch: TokenBatch) -> Values:
+    return batch.tally.failed.astype(np.float64)
+
+
+register(
+    Measure(
+        "control_strings",
+        "control strings",
+        "Control tokens of well-known model families, written out in the text",
+        _count_control,
+        _locate_control,
+    )
+)
+register(Measure("rendered_conversation", "flag", "The text starts with a control token", _rendered))
+for _name, _unit, _doc, _compute in (
+    ("own_control_strings", "control strings", "Strings that this tokenizer turns into control ids", _own_control),
+    ("token_density", "times the usual", "Tokens per character, over what the script usually takes", _density),
+    ("byte_token_share", "share of tokens", "Tokens that are single bytes of longer characters", _byte_share),
+    ("unknown_token_share", "share of tokens", "Tokens that stand for anything unknown", _unknown_share),
+    ("token_repeats", "repeats", "Most times a period of 1 to 13 tokens repeats in a row", _repeats),
+    ("glitch_tokens", "tokens", "Tokens that the model was hardly trained on", _glitch),
+    ("tokens_beyond_embedding", "tokens", "Ids for which the model has no embedding", _beyond),
+    ("changed_words", "distinct places", "Words that do not come back from the tokenizer as they went in", _changed),
+    ("unbroken_characters", "characters", "Longest stretch that no pre-tokenizer can cut", _unbroken),
+    ("tokenizer_failures", "words", "Words at which the tokenizer panics", _failed),
+):
+    register(Measure(_name, _unit, _doc, _of_batch(_compute)))
