@@ -12,23 +12,31 @@ GROUP = "cleanse.probes"
 
 
 class Probe(Protocol):
-    """A model on a device. ``Any`` stands for the backend's own record and evidence types (``cleanse.probes.types``)."""
+    """A model on a device. ``Any`` stands for the backend's record and evidence types (``cleanse.probes.types``)."""
 
     @property
-    def info(self) -> Any: ...
+    def info(self) -> Any:
+        """Model, backend, device, dtype, parameters, method, notes; ``as_dict()`` gives plain values."""
 
     @property
-    def has_baseline(self) -> bool: ...
+    def tokenizer(self) -> Any:
+        """The model's ``tokenizers.Tokenizer``."""
 
-    def set_baseline(self, controls: Sequence[Any]) -> None: ...
+    @property
+    def has_baseline(self) -> bool:
+        """Whether the model came with a unigram baseline of its tokenizer."""
 
-    def encode(self, segments: Sequence[tuple[str, bool]], *, max_tokens: int, windows: int) -> list[Any]: ...
+    def set_baseline(self, controls: Sequence[Any]) -> None:
+        """Estimates the unigram baseline from encoded records."""
 
-    def gradients(self, records: Sequence[Any]) -> list[Any]: ...
+    def encode(self, segments: Sequence[tuple[str, bool]], *, max_tokens: int, windows: int) -> list[Any]:
+        """(text, supervised) segments of one record as up to ``windows`` token windows."""
 
-    def losses(self, records: Sequence[Any]) -> list[Any]: ...
+    def gradients(self, records: Sequence[Any]) -> list[Any]:
+        """Losses and exact gradient norms, one evidence per record, in order."""
 
-    def excerpt(self, record: Any, index: int) -> str: ...
+    def losses(self, records: Sequence[Any]) -> list[Any]:
+        """Losses alone, from a forward pass."""
 
 
 def backend(name: str) -> Any:

@@ -122,8 +122,10 @@ def _too_few(calibrations: list[Calibration], level_s: float, level_o: float, bu
         return []
     have = sum(len(c.ranked) for c in calibrations[:1])
     return [
-        f"{have:,} ranked controls cannot show a p-value below {floor:.2g}, and a budget of {budget:g} asks for "
-        f"{wanted:.2g} here ({controls_needed(wanted):,} unsuspected records): give a larger --budget, or more data"
+        (
+            f"{have:,} ranked controls cannot show a p-value below {floor:.2g}, and a budget of {budget:g} asks for "
+            f"{wanted:.2g} here ({controls_needed(wanted):,} unsuspected records): give a larger --budget, or more data"
+        )
     ]
 
 
@@ -131,11 +133,11 @@ def _flags(measured: pa.Table, name: str) -> NDArray[np.bool_]:
     return np.asarray(pc.fill_null(measured.column(name), fill_value=True).to_numpy(zero_copy_only=False), np.bool_)
 
 
-def in_words(judgement: Judgement, row: int) -> tuple[str, str, float, float]:
-    """What was measured about one record: a sentence, and name, value and expectation of its oddest figure."""
+def in_words(judgement: Judgement, row: int) -> tuple[str, float, float]:
+    """What was measured about one record: a sentence, and value and expectation of its oddest figure."""
     index = int(judgement.judged_by[row])
     if index < 0:
-        return "", "loss", float(judgement.figures.figures[row, 0]), float("nan")
+        return "", float(judgement.figures.figures[row, 0]), float("nan")
     found = {d.name: d for d in judgement.calibrations[index].explain(judgement.figures, row)}
     oddest = next(iter(found.values()))
     tokens, script = int(judgement.figures.n_tokens[row]), judgement.figures.script[row]
@@ -152,7 +154,7 @@ def in_words(judgement: Judgement, row: int) -> tuple[str, str, float, float]:
         said.append(f"gradient norm {np.exp(norm.value):.3g}, {np.exp(norm.value - norm.expected):.2g} times the usual")
     if oddest.name in _PHRASES:
         said.append(_PHRASES[oddest.name].format(value=oddest.value, expected=oddest.expected))
-    return "; ".join(said), oddest.name, oddest.value, oddest.expected
+    return "; ".join(said), oddest.value, oddest.expected
 
 
 _PHRASES: dict[str, Any] = {

@@ -137,9 +137,16 @@ def _joined(probe: Probe, parts: list[tuple[Any, Any]]) -> dict[str, Any]:
         "grad_norm": max((e.grad_norm for _, e in seen), key=_nan_last),
         "loss_finite": all(e.loss_finite for _, e in seen),
         "grad_finite": all(e.grad_finite for _, e in seen),
-        "worst": probe.excerpt(window, worst.max_token_index),
+        "worst": _excerpt(probe, window.ids, worst.max_token_index),
         "problem": problem,
     }
+
+
+def _excerpt(probe: Probe, ids: np.ndarray[Any, Any], index: int) -> str:
+    """The text around one token, that token in guillemets."""
+    cuts = (ids[max(0, index - 12) : index], ids[index : index + 1], ids[index + 1 : index + 7])
+    before, token, after = (str(probe.tokenizer.decode(cut.tolist())) for cut in cuts)
+    return f"{before}\u00ab{token}\u00bb{after}"
 
 
 def _nan_last(value: float) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -119,9 +120,9 @@ def _rows(rows: NDArray[np.int64], actions: pa.ChunkedArray, action: Action) -> 
 def content_hashes(texts: TextBatch) -> NDArray[np.uint64]:
     """A hash of each record's segments, roles and their limits, (records,): 64 bits of xxh3."""
     bounds = np.searchsorted(texts.record, np.arange(texts.n_records + 1))
-    offsets, roles, data = texts.offsets, texts.role, memoryview(np.ascontiguousarray(texts.data))
+    offsets, roles, data = texts.offsets, texts.role, texts.data.tobytes()
     hashes = np.empty(texts.n_records, np.uint64)
-    for record, (first, after) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+    for record, (first, after) in enumerate(pairwise(bounds)):
         state = xxhash.xxh3_64(data[offsets[first] : offsets[after]], seed=SEED)
         lengths = np.diff(offsets[first : after + 1])
         state.update(lengths.tobytes() + roles[first:after].tobytes())

@@ -25,7 +25,7 @@ N = 600
 def config(inputs: list[Path] | Path, out: Path, **changes) -> ScanConfig:
     several = inputs if isinstance(inputs, list) else [inputs]
     changes.setdefault("read", ReadOptions(shard_bytes=20_000, block_bytes=8_000))
-    return ScanConfig(inputs=tuple(map(str, several)), out=out, probe="none", **{"workers": 1, **changes})
+    return ScanConfig(inputs=tuple(map(str, several)), out=out, probe=None, **{"workers": 1, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ from pathlib import Path
 from cleanse.config import ScanConfig
 from cleanse.pipeline import scan
 from cleanse.sources import ReadOptions
-scan(ScanConfig(inputs=(sys.argv[1],), out=Path(sys.argv[2]), probe="none", workers=1, emit=("arrow", "jsonl", "parquet"),
+scan(ScanConfig(inputs=(sys.argv[1],), out=Path(sys.argv[2]), probe=None, workers=1, emit=("arrow", "jsonl", "parquet"),
      read=ReadOptions(shard_bytes=20_000, block_bytes=8_000)))
 """
 
@@ -249,9 +249,9 @@ def test_typed_columns_keep_their_types(tmp_path: Path) -> None:
 
 def test_the_public_call_takes_plain_arguments(tmp_path: Path) -> None:
     (tmp_path / "d.jsonl").write_text('{"text": "All is well with this line of text."}\n')
-    result = cleanse.scan(tmp_path / "d.jsonl", tmp_path / "o", workers=1)
+    result = cleanse.scan(tmp_path / "d.jsonl", tmp_path / "o", workers=1, probe="none")
     assert isinstance(result, cleanse.ScanResult)
     with pytest.raises(UsageError, match="suspects is 'drop': expected one of keep, quarantine"):
-        cleanse.scan([tmp_path / "d.jsonl"], tmp_path / "o2", suspects="drop")
+        cleanse.scan([tmp_path / "d.jsonl"], tmp_path / "o2", suspects="drop", probe="none")
     with pytest.raises(cleanse.UsageError, match="no input given"):
-        cleanse.scan([], tmp_path / "o2")
+        cleanse.scan([], tmp_path / "o2", probe="none")

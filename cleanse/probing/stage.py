@@ -1,0 +1,157 @@
+"""The probe as a stage between the passes of a scan: draw, measure, judge, tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cleanse import findings, inspection
+from cleanse.atomic import committed, read_json, write_json
+from cleanse.config import ScanConfig
+from cleanse.engines.job import Job
+from cleanse.evidence import Between
+from cleanse.facts import Corpus
+from cleanse.probing import measure, sample
+from cleanse.probing.judge import Judgement, judge
+from cleanse.probing.settings import ProbeSettings
+from cleanse.probing.telling import probe_table, told
+from cleanse.records import Action
+from cleanse.rulepacks import RuleSet
+from cleanse.state import RunState
+from cleanse.units import Unit
+
+ACCOUNT = "probe.json"
+AUTO_BYTES = 400_000
+"""Input below which ``auto`` measures everything: with the embedded model well under a minute on any processor.
+
+A bound in bytes and not in seconds, so that the same corpus gets the same verdicts on every machine."""
+
+
+class ProbeStage:
+    """Replays suspects beside controls, or everything, and quarantines what spikes."""
+
+    name = "probe"
+
+    def __init__(self, config: ScanConfig, settings: ProbeSettings, rules: RuleSet) -> None:
+        self._config = config
+        self._settings = settings
+        self._rules = rules
+
+    def gather(self, between: Between) -> None:
+        """Commits the probe's findings for all units, OUT/probe.parquet, and its account for the summary.
+
+        Raises CleanseError when the model, the framework or the device is not to be had.
+        """
+        if (between.state.folder / ACCOUNT).exists():
+            return
+        everything = self._everything(between.corpus)
+        if not everything and not any(_has_suspects(between.state, unit) for unit in between.units):
+            self._nothing_to_do(between)
+            return
+        self._sample(between, everything=everything)
+        measured = self._measure(between)
+        judgement = judge(measured, n_read=between.corpus.n_read, budget=self._settings.budget, everything=everything)
+        self._tell(between, measured, judgement, everything=everything)
+
+    def account(self, state: RunState) -> dict[str, Any] | None:
+        """What summary.json says about the probe; None before it has run."""
+        path = state.folder / ACCOUNT
+        return dict(read_json(path)) if path.exists() else None
+
+    def _everything(self, corpus: Corpus) -> bool:
+        if self._settings.scope == "auto":
+            return self._settings.model == "embedded" and corpus.n_bytes <= AUTO_BYTES
+        return self._settings.scope == "all"
+
+    def _nothing_to_do(self, between: Between) -> None:
+        for unit in between.units:
+            _commit_findings(between.state, unit, [])
+        account = {"probed": 0, "suspects": 0, "controls": 0, "convicted": 0, "notes": ["no rule suspects any record"]}
+        write_json(between.state.folder / ACCOUNT, account)
+
+    def _sample(self, between: Between, *, everything: bool) -> None:
+        share = 1.0 if everything else min(1.0, self._settings.controls_wanted / max(between.corpus.n_read, 1))
+        jobs = [
+            Job(
+                sample.sample_unit,
+                sample.SampleTask(
+                    unit=unit,
+                    formats=tuple(between.formats[shard.source.index] for shard in unit.shards),
+                    share=share,
+                    packs=self._config.packs,
+                    rules_fingerprint=self._rules.fingerprint,
+                    read=self._config.read,
+                    folder=between.state.folder,
+                ),
+                str(unit),
+            )
+            for unit in between.units
+            if not between.state.path(sample.STAGE, unit.index, ".parquet").exists()
+        ]
+        for _ in between.engine.run(jobs, between.report):
+            pass
+
+    def _measure(self, between: Between) -> pa.Table:
+        jobs, chunk, path = [], 0, between.state.path
+        for unit in between.units:
+            n_rows = pq.read_metadata(path(sample.STAGE, unit.index, ".parquet")).num_rows
+            for start in range(0, n_rows, measure.CHUNK):
+                stop = min(start + measure.CHUNK, n_rows)
+                task = measure.MeasureTask(
+                    chunk, unit, start, stop, self._settings, tuple(between.units), between.state.folder
+                )
+                if not path(measure.STAGE, chunk, ".parquet").exists():
+                    jobs.append(Job(measure.measure_chunk, task, f"probe of {unit}"))
+                chunk += 1
+        for _ in between.engine.run(jobs, between.report):
+            pass
+        return pa.concat_tables(
+            [measure.SCHEMA.empty_table(), *(pq.read_table(path(measure.STAGE, i, ".parquet")) for i in range(chunk))]
+        )
+
+    def _tell(self, between: Between, measured: pa.Table, judgement: Judgement, *, everything: bool) -> None:
+        state = between.state
+        names = {shard.index: shard.source.name for shard in between.plan.shards}
+        shards = measured.column("shard").to_numpy()
+        rows = measured.column("row").to_numpy() + np.asarray(between.corpus.offsets, np.int64)[shards]
+        table = probe_table(measured, judgement, names, rows, self._settings)
+        with committed(state.out / "probe.parquet") as temporary:
+            pq.write_table(table, temporary, compression="zstd")
+        found = told(self._rules, measured, judgement, names, table)
+        for unit in between.units:
+            mine = {shard.index for shard in unit.shards}
+            _commit_findings(state, unit, [pair for pair in found if pair[0] in mine])
+        suspect = measured.column("suspect").to_numpy()
+        account = {
+            **{k: v for k, v in self._settings.identity().items() if k != "trust_remote_code"},
+            "scope": "all" if everything else "suspects",
+            "probed": measured.num_rows,
+            "suspects": int(suspect.sum()),
+            "controls": int((~suspect).sum()),
+            "convicted": int(judgement.convicted.sum()),
+            "convicted_suspects": int((judgement.convicted & suspect).sum()),
+            "level_suspects": judgement.level_suspects,
+            "level_others": judgement.level_others,
+            "smallest_p": max((c.smallest_p for c in judgement.calibrations), default=None),
+            "problems": sum(problem != "" for problem in measured.column("problem").to_pylist()),
+            "notes": list(judgement.notes),
+        }
+        write_json(state.folder / ACCOUNT, account)
+
+
+def _has_suspects(state: RunState, unit: Unit) -> bool:
+    """Whether any finding of the rules asks for a second witness."""
+    path = state.path(inspection.STAGE, unit.index, ".parquet")
+    return bool(pq.read_table(path, columns=["action"], filters=[("action", "=", Action.SUSPECT.value)]).num_rows)
+
+
+def _commit_findings(state: RunState, unit: Unit, found: list[tuple[int, Any]]) -> None:
+    """Writes (shard, finding) pairs of one unit, by shard and row."""
+    ordered = sorted(found, key=lambda pair: (pair[0], pair[1].row))
+    table = findings.table([finding for _, finding in ordered])
+    shard = pa.array(np.fromiter((shard for shard, _ in ordered), np.int32, len(ordered)))
+    with committed(state.path(ProbeStage.name, unit.index, ".parquet")) as temporary:
+        pq.write_table(table.add_column(0, findings.SHARD, shard), temporary)
