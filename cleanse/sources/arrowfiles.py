@@ -104,7 +104,7 @@ class _TypedReader:
             node = types.root.fields.setdefault(column.name, Node((index, 0, i)))
             declare(node, column.type, index)
             self.facts.first_rows[column.name] = 0
-        for name, texts in carried_features(usual.with_metadata(schema.metadata)).items():
+        for name, texts in carried_features(schema).items():
             types.features[name] = texts
 
     def _failed(self, error: Exception, lost: int | None = None) -> None:
