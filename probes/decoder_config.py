@@ -13,7 +13,10 @@ _REQUIRED: dict[str, object] = {"hidden_act": "silu", "mlp_bias": False, "rope_s
 
 @dataclass(frozen=True, slots=True)
 class DecoderConfig:
-    """Sizes of a decoder. `tied` means that the head's weight is the embedding's."""
+    """Sizes of a decoder.
+
+    `tied` means that the head's weight is the embedding's; `bos_id` stands before every text that is measured.
+    """
 
     vocab_size: int
     width: int
@@ -28,6 +31,7 @@ class DecoderConfig:
     attention_bias: bool = False
     tied: bool = True
     pad_id: int | None = 0
+    bos_id: int | None = 1
     eos_id: int | None = 1
 
     @classmethod
@@ -59,6 +63,7 @@ class DecoderConfig:
             attention_bias=bool(data.get("attention_bias", data["model_type"] == "qwen2")),
             tied=bool(data.get("tie_word_embeddings", False)),
             pad_id=data.get("pad_token_id"),
+            bos_id=data.get("bos_token_id", data.get("eos_token_id")),
             eos_id=data.get("eos_token_id"),
         )
 
@@ -83,7 +88,7 @@ class DecoderConfig:
                 "mlp_bias": False,
                 "tie_word_embeddings": self.tied,
                 "pad_token_id": self.pad_id,
-                "bos_token_id": self.eos_id,
+                "bos_token_id": self.bos_id,
                 "eos_token_id": self.eos_id,
                 "torch_dtype": "float16",
             },

@@ -51,7 +51,6 @@ def evidence(
     finite = bool(np.isfinite(losses).all())
     # A NaN loss is worse than any number: it is the worst token then.
     worst = int(np.argmax(np.where(np.isnan(losses), np.inf, losses)))
-    grad_asked = not (math.isnan(raw.grad_norm) and raw.sketch is None and math.isnan(raw.grad_amax))
     return RecordEvidence(
         n_tokens=record.n_tokens,
         loss=float(losses.mean(dtype=np.float64)),
@@ -60,9 +59,9 @@ def evidence(
         context_gain=float(gains.mean(dtype=np.float64)),
         min_window_gain=min_window_mean(gains),
         nats_per_byte=float(losses.sum(dtype=np.float64)) / record.n_bytes if record.n_bytes else NAN,
-        grad_norm=raw.grad_norm,
+        grad_norm=NAN if raw.grad_norm is None else raw.grad_norm,
         loss_finite=finite,
-        grad_finite=math.isfinite(raw.grad_norm) if grad_asked else True,
+        grad_finite=raw.grad_norm is None or math.isfinite(raw.grad_norm),
         sketch=raw.sketch,
         activation_amax=raw.activation_amax,
         grad_amax=raw.grad_amax,

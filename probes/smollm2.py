@@ -81,7 +81,7 @@ def fetch() -> Path:
 
 
 def convert_gguf(path: Path, out: Path) -> None:
-    """Writes a Llama-layout folder (config.json, model.safetensors in float32, tokenizer.json) from a GGUF file.
+    """Writes a Llama-layout folder (config.json, model.safetensors in float16, tokenizer.json) from a GGUF file.
 
     Raises FetchError where the `gguf` package is missing or the file is of another architecture.
     """
@@ -97,15 +97,16 @@ def convert_gguf(path: Path, out: Path) -> None:
     if meta["general.architecture"] != "llama":
         raise FetchError(f"{path.name}: architecture {meta['general.architecture']!r}, expected 'llama'")
     config = _config(meta)
-    weights: dict[str, NDArray[np.float32]] = {}
+    weights: dict[str, NDArray[np.float16]] = {}
     for tensor in reader.tensors:
-        values = dequantize(tensor.data, tensor.tensor_type).reshape(tuple(tensor.shape[::-1])).astype(np.float32)
+        values = dequantize(tensor.data, tensor.tensor_type).reshape(tuple(tensor.shape[::-1]))
         name = _llama_name(tensor.name)
         if name.endswith("q_proj.weight"):
             values = _unpermute(values, int(config["num_attention_heads"]))
         elif name.endswith("k_proj.weight"):
             values = _unpermute(values, int(config["num_key_value_heads"]))
-        weights[name] = np.ascontiguousarray(values)
+        # Half precision is finer than what the quantised file holds, and halves the cache.
+        weights[name] = np.ascontiguousarray(values, dtype=np.float16)
     config["tie_word_embeddings"] = "lm_head.weight" not in weights
     config["vocab_size"] = len(weights["model.embed_tokens.weight"])
     out.mkdir(parents=True)
@@ -144,10 +145,11 @@ def _config(meta: Mapping[str, Any]) -> dict[str, Any]:
         "hidden_act": "silu",
         "attention_bias": False,
         "mlp_bias": False,
-        "bos_token_id": int(meta["tokenizer.ggml.bos_token_id"]),
+        # The file names the start of a chat turn, behind which the model expects a role. This one parted documents.
+        "bos_token_id": meta["tokenizer.ggml.tokens"].index("<|endoftext|>"),
         "eos_token_id": int(meta["tokenizer.ggml.eos_token_id"]),
         "pad_token_id": int(meta.get("tokenizer.ggml.padding_token_id", meta["tokenizer.ggml.eos_token_id"])),
-        "torch_dtype": "float32",
+        "torch_dtype": "float16",
     }
 
 

@@ -41,10 +41,10 @@ class AmaxHooks:
     def _amax(self, x: Any) -> Tensor | None:
         if not isinstance(x, Tensor) or not x.is_floating_point() or not x.dim() or x.shape[0] != len(self.activation):
             return None
-        x = x.detach().abs()
-        if x.dim() > 2 and x.shape[1] == self._real.shape[1]:  # noqa: PLR2004 - records, tokens, ...
-            return x.flatten(2).amax(2).float().masked_fill(~self._real, 0).amax(1)
-        return x.flatten(1).amax(1).float()
+        size: Tensor = x.detach().abs()
+        if size.dim() > 2 and size.shape[1] == self._real.shape[1]:  # noqa: PLR2004 - records, tokens, ...
+            return size.flatten(2).amax(2).float().masked_fill(~self._real, 0).amax(1)
+        return size.flatten(1).amax(1).float()
 
     def _on_module(self, _module: nn.Module, args: tuple[Any, ...], out: Any) -> None:
         for x in (*args, out):
@@ -52,7 +52,7 @@ class AmaxHooks:
             if found is not None:
                 self.activation = torch.maximum(self.activation, found)
         if isinstance(out, Tensor) and out.requires_grad:
-            out.register_hook(self._on_grad)
+            out.register_hook(self._on_grad)  # type: ignore[no-untyped-call]
 
     def _on_grad(self, grad: Tensor) -> None:
         found = self._amax(grad)

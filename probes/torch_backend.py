@@ -55,7 +55,14 @@ def open_probe(
 
 
 class TorchProbe:
-    """A model on a device, ready to measure records."""
+    """A model on a device, ready to measure records.
+
+    Attributes:
+        model: The module, in evaluation mode, every parameter frozen.
+        trainable: The parameters that gradient norms are over, by name.
+        vocabulary: Ids must be below it.
+        tokenizer: The model's own; None where it came without one.
+    """
 
     def __init__(self, loaded: LoadedModel, *, device: str = "cpu", token_budget: int | None = None) -> None:
         self.device = torch.device(device)
@@ -70,14 +77,14 @@ class TorchProbe:
         except NoGhostRuleError as error:
             self.anatomy = None
             self._notes.append(f"gradient norms one record at a time: {error}")
-        self._trainable = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        self._parameters = sum(p.numel() for p in self._trainable.values())
+        self.trainable = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self._parameters = sum(p.numel() for p in self.trainable.values())
         for p in model.parameters():
             p.requires_grad = False
-        self._model = model
+        self.model = model
         self._dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
-        self._vocabulary = _vocabulary(loaded, self.anatomy)
-        counts = unigram.load_counts(loaded.folder, self._vocabulary) if loaded.folder else None
+        self.vocabulary = _vocabulary(loaded, self.anatomy)
+        counts = unigram.load_counts(loaded.folder, self.vocabulary) if loaded.folder else None
         self._surprisal: NDArray[np.float32] | None = None if counts is None else unigram.surprisal(counts)
 
     @property
@@ -103,7 +110,7 @@ class TorchProbe:
 
         For models without a counts table. All records of a scan must be measured under one baseline.
         """
-        self._surprisal = unigram.surprisal(unigram.estimate_counts(controls, self._vocabulary))
+        self._surprisal = unigram.surprisal(unigram.estimate_counts(controls, self.vocabulary))
 
     def encode(
         self, segments: Sequence[tuple[str, bool]], *, max_tokens: int = 512, windows: int = 1
@@ -145,7 +152,7 @@ class TorchProbe:
         signs = SignVectors(options.sketch) if options.sketch else None
         hooks = GhostHooks(anatomy, signs)
         hooks.open()
-        amax = AmaxHooks(self._model) if options.amax else None
+        amax = AmaxHooks(self.model) if options.amax else None
         if amax is not None:
             amax.open()
         try:
@@ -158,7 +165,7 @@ class TorchProbe:
     def _loop(self, batch: Batch, _: Sequence[ProbeRecord]) -> list[RawMeasures]:
         out = []
         for ids, supervised, length in zip(batch.ids, batch.supervised, batch.lengths.tolist(), strict=True):
-            losses, norm = loop_norm(self._model, self._trainable, ids[:length], supervised[:length])
+            losses, norm = loop_norm(self.model, self.trainable, ids[:length], supervised[:length])
             out.append(RawMeasures(token_losses=losses.cpu().numpy(), grad_norm=norm))
         return out
 
@@ -190,7 +197,7 @@ class TorchProbe:
                 raws[i] = raw
         surprisal = self._surprisal
         if surprisal is None:
-            surprisal = np.full(self._vocabulary, np.nan, dtype=np.float32)
+            surprisal = np.full(self.vocabulary, np.nan, dtype=np.float32)
         return [
             evidence(record, raw or _failed(""), surprisal, options) for record, raw in zip(records, raws, strict=True)
         ]
@@ -198,9 +205,9 @@ class TorchProbe:
     def _refusal(self, record: ProbeRecord) -> RawMeasures | None:
         """Ids the embedding does not have would end the process on some devices; they are told instead."""
         ids = record.ids
-        if len(ids) and (int(ids.max()) >= self._vocabulary or int(ids.min()) < 0):
-            worst = int(ids.max()) if int(ids.max()) >= self._vocabulary else int(ids.min())
-            return _failed(f"token id {worst} is outside the model's vocabulary of {self._vocabulary}")
+        if len(ids) and (int(ids.max()) >= self.vocabulary or int(ids.min()) < 0):
+            worst = int(ids.max()) if int(ids.max()) >= self.vocabulary else int(ids.min())
+            return _failed(f"token id {worst} is outside the model's vocabulary of {self.vocabulary}")
         if len(ids) > self.loaded.max_positions:
             return _failed(f"{len(ids)} tokens, but the model has {self.loaded.max_positions} positions")
         return None

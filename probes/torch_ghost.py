@@ -133,7 +133,7 @@ class GhostHooks:
         elif _is_plain_linear(module) or _is_conv1d(module):
             raise NoGhostRuleError(f"{name}: a linear layer on {tuple(out.shape)}")
         if a is not None and batch_first and len(args) == 1 and not kwargs and self._norms.get(module, True):
-            normalised = normalised_input(module, a, out.detach())
+            normalised = normalised_input(module, a, out.detach(), check=module not in self._norms)
             self._norms[module] = normalised is not None
             if normalised is not None:
                 return lambda b: self._norm(module, name, normalised, b)

@@ -33,9 +33,19 @@ def losses_only(hidden: Tensor, head: Head, ids: Tensor, supervised: Tensor) -> 
     parts = []
     for i in range(0, len(rows), step):
         logits = head.logits(rows[i : i + step])
-        picked = logits.gather(1, targets[i : i + step, None])[:, 0]
-        parts.append(torch.logsumexp(logits, 1) - picked)
+        parts.append(_exponentials(logits, targets[i : i + step])[0])
     return list(torch.split(torch.cat(parts), supervised[:, 1:].sum(1).tolist()))
+
+
+def _exponentials(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Losses (rows,), exp(logits - row maximum) in the place of the logits, and its row sums (rows,).
+
+    One pass each: at this width a softmax is bound by memory, not by arithmetic.
+    """
+    logits.sub_(logits.amax(1, keepdim=True))
+    picked = logits.gather(1, targets[:, None])[:, 0]
+    total = logits.exp_().sum(1)
+    return total.log() - picked, logits, total
 
 
 class TiedPart(NamedTuple):
@@ -53,8 +63,8 @@ class HeadGradient(NamedTuple):
     norm2: Tensor  # () squared norm of the head's own gradient; 0 where it is not trained
     tied: TiedPart | None
     sketch: Tensor | None  # (dimensions,)
-    logit_amax: Tensor  # ()
-    grad_amax: Tensor  # ()
+    logit_amax: Tensor | None  # (), where asked for
+    grad_amax: Tensor | None  # ()
 
 
 @dataclass(frozen=True)
@@ -67,7 +77,7 @@ class HeadSigns:
 
 
 def head_gradient(
-    inputs: Tensor, targets: Tensor, own_ids: Tensor, anatomy: Anatomy, signs: HeadSigns | None
+    inputs: Tensor, targets: Tensor, own_ids: Tensor, anatomy: Anatomy, signs: HeadSigns | None, *, amax: bool = False
 ) -> HeadGradient:
     """Loss and gradient of one record's head; inputs (targets, width), targets (targets,), own_ids (tokens,).
 
@@ -76,13 +86,11 @@ def head_gradient(
     """
     head = anatomy.head
     logits = head.logits(inputs)
-    lse = torch.logsumexp(logits, 1)
-    losses = lse - logits.gather(1, targets[:, None])[:, 0]
-    logit_amax = logits.abs().amax()
+    logit_amax = logits.abs().amax() if amax else None
     slope = None if head.softcap is None else 1 - (logits / head.softcap).square()
-    b = logits.sub_(lse[:, None]).exp_()
-    b[torch.arange(len(targets), device=b.device), targets] -= 1
-    b /= len(targets)
+    losses, b, total = _exponentials(logits, targets)
+    b *= 1 / (total * len(targets))[:, None]
+    b[torch.arange(len(targets), device=b.device), targets] -= 1 / len(targets)
     if slope is not None:
         b *= slope
     back = b.to(head.weight.dtype) @ head.weight
@@ -99,7 +107,7 @@ def head_gradient(
             if sketch is not None and signs is not None and signs.bias is not None:
                 sketch = sketch + total @ signs.bias
     tied = TiedPart(a, b[:, own_ids]) if anatomy.tied else None
-    return HeadGradient(losses, back, norm2, tied, sketch, logit_amax, b.abs().amax())
+    return HeadGradient(losses, back, norm2, tied, sketch, logit_amax, b.abs().amax() if amax else None)
 
 
 def _outer_norm2(a: Tensor, b: Tensor) -> Tensor:

@@ -56,7 +56,7 @@ def module_grads(
             out: Tensor = functional_call(module, p, tuple(positional), named)
             return out[0]
 
-        _, pull = vjp(forward, dict(params))
+        pull = vjp(forward, dict(params))[1]
         grads: dict[str, Tensor] = pull(grad)[0]
         return grads
 

@@ -94,7 +94,7 @@ def _load_small(spec: str, folder: Path, dtype: torch.dtype) -> LoadedModel:
         name=spec,
         model=load_decoder(folder, dtype),
         tokenizer=read_tokenizer(folder / "tokenizer.json"),
-        first_id=config.eos_id,
+        first_id=config.bos_id,
         pad_id=config.pad_id or 0,
         max_positions=config.max_positions,
         folder=folder,

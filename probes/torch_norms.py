@@ -10,11 +10,11 @@ from torch.nn import functional
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-4, torch.bfloat16: 3e-2, torch.float16: 3e-3}
 
 
-def normalised_input(module: nn.Module, x: Tensor, out: Tensor) -> Tensor | None:
+def normalised_input(module: nn.Module, x: Tensor, out: Tensor, *, check: bool = True) -> Tensor | None:
     """X / rms(x) or (x - mean) / std over the last axis, before gain and bias; None where the module is neither.
 
     Decided by the numbers, not the name: gain times the result (or, as Gemma has it, 1 + gain) must be the module's
-    output.
+    output. Without `check` this is taken as known.
     """
     weight = getattr(module, "weight", None)
     if not isinstance(weight, Tensor) or weight.dim() != 1 or x.shape != out.shape or weight.shape[0] != x.shape[-1]:
@@ -26,6 +26,8 @@ def normalised_input(module: nn.Module, x: Tensor, out: Tensor) -> Tensor | None
         return None
     x32 = x.float()
     result = x32 * torch.rsqrt(x32.pow(2).mean(-1, keepdim=True) + eps)
+    if not check:
+        return result
     gain, measured = weight.float(), out.float()
     limit = TOLERANCE.get(out.dtype, 1e-4) * (measured.abs().amax() + 1e-6)
     for candidate in (gain, 1 + gain):

@@ -13,7 +13,7 @@ from .torch_anatomy import Anatomy
 from .torch_ghost import GhostHooks
 from .torch_head import HeadGradient, HeadSigns, head_gradient, losses_only
 from .torch_rules import embedding_norm2
-from .types import Floats, RawMeasures
+from .types import NAN, Floats, RawMeasures
 
 
 class Batch(NamedTuple):
@@ -57,7 +57,9 @@ def ghost_pass(
         for i in range(records):
             wanted = batch.supervised[i, 1:].nonzero()[:, 0]
             own = batch.ids[i, : batch.lengths[i]]
-            head = head_gradient(hidden[i, wanted], batch.ids[i, wanted + 1], own, anatomy, head_signs)
+            head = head_gradient(
+                hidden[i, wanted], batch.ids[i, wanted + 1], own, anatomy, head_signs, amax=amax is not None
+            )
             back[i, wanted] = head.back.to(back.dtype)
             heads.append(head)
     hidden.backward(back)  # type: ignore[no-untyped-call]
@@ -66,22 +68,28 @@ def ghost_pass(
         norm2 = norm2 + _embedding_part(anatomy, hooks, batch, heads)
         norms = norm2.clamp_min(0).sqrt().cpu().numpy()
         sketches = _sketches(anatomy, hooks, batch, heads, signs)
-    activation = torch.stack([head.logit_amax for head in heads])
-    grad = torch.stack([head.grad_amax for head in heads])
-    if amax is not None:
-        activation, grad = torch.maximum(activation, amax.activation), torch.maximum(grad, amax.grad)
-    activations, grads = activation.cpu().numpy(), grad.cpu().numpy()
-    nan = float("nan")
+    activations, grads = _largest(amax, heads)
     return [
         RawMeasures(
             token_losses=heads[i].losses.cpu().numpy(),
             grad_norm=float(norms[i]),
             sketch=None if sketches is None else sketches[i],
-            activation_amax=float(activations[i]) if amax is not None else nan,
-            grad_amax=float(grads[i]) if amax is not None else nan,
+            activation_amax=activations[i],
+            grad_amax=grads[i],
         )
         for i in range(records)
     ]
+
+
+def _largest(amax: AmaxHooks | None, heads: list[HeadGradient]) -> tuple[list[float], list[float]]:
+    """Activation and gradient maxima of every record, the head's included; NaN where nobody asked."""
+    if amax is None:
+        return [NAN] * len(heads), [NAN] * len(heads)
+    logits = torch.stack([head.logit_amax for head in heads if head.logit_amax is not None])
+    grads = torch.stack([head.grad_amax for head in heads if head.grad_amax is not None])
+    activation: list[float] = torch.maximum(logits, amax.activation).tolist()
+    gradient: list[float] = torch.maximum(grads, amax.grad).tolist()
+    return activation, gradient
 
 
 def _table_gradient(anatomy: Anatomy, hooks: GhostHooks, ids: Tensor) -> Tensor:

@@ -58,7 +58,7 @@ class RawMeasures:
 
     Attributes:
         token_losses: Nats per supervised token, in order, (n_tokens,).
-        grad_norm: L2 norm of the gradient of the mean loss over all trainable parameters; NaN where not asked for.
+        grad_norm: L2 norm of the gradient of the mean loss over all trainable parameters; None where not asked for.
         sketch: Random projection of that gradient, (dimensions,).
         activation_amax: Largest absolute input or output of any module at a real token.
         grad_amax: Largest absolute gradient of the mean loss at any module's output.
@@ -66,7 +66,7 @@ class RawMeasures:
     """
 
     token_losses: Floats
-    grad_norm: float = NAN
+    grad_norm: float | None = None
     sketch: Floats | None = None
     activation_amax: float = NAN
     grad_amax: float = NAN

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,11 +156,11 @@ class RowStream:
         self.leftover = flat[n * length :].copy()
         return flat[: n * length].reshape(n, length).astype(np.int64)
 
-    def state(self) -> dict[str, object]:
+    def state(self) -> dict[str, Any]:
         """What a checkpoint keeps to go on with the very next row."""
         return {"drawn": self.drawn, "leftover": self.leftover, "rng": self._rng.bit_generator.state}
 
-    def restore(self, state: dict[str, object]) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         """Continues where `state` was taken."""
         self.drawn = np.array(state["drawn"])
         self.leftover = np.array(state["leftover"], dtype=np.uint16)

@@ -31,7 +31,7 @@ def random_records(lengths, seed=0):
 
 def oracle(probe, record):
     ids, supervised = torch.from_numpy(record.ids), torch.from_numpy(record.supervised.copy())
-    return loop_norm(probe._model, probe._trainable, ids, supervised)
+    return loop_norm(probe.model, probe.trainable, ids, supervised)
 
 
 @pytest.fixture(scope="module", params=list(FAMILIES))
@@ -64,8 +64,8 @@ def true_gradients(probe, record):
     from cleanse.probes.torch_oracle import requiring_grad
 
     ids, supervised = torch.from_numpy(record.ids), torch.from_numpy(record.supervised.copy())
-    with requiring_grad(probe._trainable) as params:
-        logits = model_logits(probe._model, ids[None])[0, :-1]
+    with requiring_grad(probe.trainable) as params:
+        logits = model_logits(probe.model, ids[None])[0, :-1]
         loss = torch.nn.functional.cross_entropy(logits[supervised[1:]], ids[1:][supervised[1:]])
         grads = torch.autograd.grad(loss, params, allow_unused=True)
     return torch.cat([g.flatten() for g in grads if g is not None])
