@@ -51,7 +51,8 @@ def _draw(state: NDArray[np.uint32]) -> np.uint64:
     y ^= (y << np.uint32(7)) & np.uint32(0x9D2C5680)
     y ^= (y << np.uint32(15)) & np.uint32(0xEFC60000)
     y ^= y >> np.uint32(18)
-    return np.uint64(y)  # type: ignore[no-any-return]  # a numpy scalar in numba, Any to mypy
+    drawn: np.uint64 = np.uint64(y)
+    return drawn
 
 
 @njit(cache=True, nogil=True)
@@ -99,7 +100,8 @@ def _uniform(state: NDArray[np.uint32], top: np.uint64) -> np.uint64:
     draw = _draw(state)
     while draw >= past:
         draw = _draw(state)
-    return draw // scaling  # type: ignore[no-any-return]
+    scaled: np.uint64 = draw // scaling
+    return scaled
 
 
 @njit(cache=True, nogil=True)

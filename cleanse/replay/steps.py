@@ -33,8 +33,8 @@ class StepRows:
     """
 
     step: int  # global step as the trainer counts it: the first is 1
-    epoch: int  # from 0
-    update: int  # steps of this epoch before this one
+    epoch: int | None  # from 0; None where a ledger told the rows
+    update: int | None  # steps of this epoch before this one
     rows: tuple[RowId, ...]  # every row of the step once, in the order fed, rank by rank
     rows_before: tuple[RowId, ...]  # the same for the step before; empty for the first step
     micro_batches: tuple[tuple[tuple[RowId, ...], ...], ...]
