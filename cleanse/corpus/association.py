@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cleanse.corpus import ngrams
+from cleanse.corpus import ngram_kernel
 from cleanse.corpus.groups import MIN_SUPPORT, Groups
 from cleanse.corpus.shards import Shard, Shards
 from cleanse.corpus.signatures import N_EDGES
@@ -101,7 +101,7 @@ def count_prompts(shards: Shards, groups: Groups) -> PromptCounts:
     counts = PromptCounts(np.zeros(1 << bits, np.uint16), np.uint64(64 - bits))
     for shard in shards:
         counted = groups.counted[shard.exchanges]
-        ngrams.count_ngrams(shard.offsets("prompt"), prompt_hashes(shard), counted, counts.table, counts.shift)
+        ngram_kernel.count_ngrams(shard.offsets("prompt"), prompt_hashes(shard), counted, counts.table, counts.shift)
     return counts
 
 
@@ -138,7 +138,7 @@ def _count_pairs(shards: Shards, groups: Groups, counts: PromptCounts) -> tuple[
     pairs, shift = np.zeros(1 << bits, np.uint16), np.uint64(64 - bits)
     for shard in shards:
         mine = shard.exchanges
-        ngrams.count_pairs(
+        ngram_kernel.count_pairs(
             shard.offsets("prompt"), prompt_hashes(shard), groups.counted[mine], groups.group[mine],
             MIN_SUPPORT, counts.table, counts.shift, pairs, shift,
         )  # fmt: skip
@@ -148,7 +148,7 @@ def _count_pairs(shards: Shards, groups: Groups, counts: PromptCounts) -> tuple[
 _Found = tuple[Hashes, NDArray[np.uint8], NDArray[np.int32], Indices, Hashes]
 
 
-def _find(
+def _find(  # noqa: PLR0917 - one pass with everything it is bounded by
     shards: Shards,
     groups: Groups,
     counts: PromptCounts,
@@ -165,10 +165,10 @@ def _find(
         offsets, tokens = shard.offsets("prompt"), prompt_hashes(shard)
         at = 0
         while True:
-            at = ngrams.find_pairs(
+            at = ngram_kernel.find_pairs(
                 at, mine.start, offsets, tokens, groups.counted[mine], groups.group[mine], rate, floor,
                 MIN_PURITY * _SKETCH_SLACK, gain * _SKETCH_SLACK, counts.table, counts.shift, pairs, pair_shift,
-                *table.arrays, table.n_found,
+                table.arrays, table.n_found,
             )  # fmt: skip
             if at == len(offsets) - 1:
                 break
@@ -191,12 +191,12 @@ class _PairTable:
         self.n_found = np.zeros(1, np.int64)
 
     @property
-    def arrays(self) -> tuple[NDArray[np.generic], ...]:
+    def arrays(self) -> ngram_kernel.PairArrays:
         return self.keys, self.ngram, self.owner, self.order, self.joint, self.marks
 
     def doubled(self) -> _PairTable:
         larger = _PairTable(2 * len(self.keys))
-        ngrams.move(self.arrays, larger.arrays)
+        ngram_kernel.move(self.arrays, larger.arrays)
         larger.n_found[0] = self.n_found[0]
         return larger
 
@@ -212,11 +212,11 @@ def _exact_totals(shards: Shards, groups: Groups, core: Hashes) -> Indices:
     if len(wanted):
         for shard in shards:
             counted = groups.counted[shard.exchanges]
-            ngrams.count_exactly(shard.offsets("prompt"), prompt_hashes(shard), counted, wanted, totals)
+            ngram_kernel.count_exactly(shard.offsets("prompt"), prompt_hashes(shard), counted, wanted, totals)
     return totals[place]
 
 
-def _one_per_set(
+def _one_per_set(  # noqa: PLR0917 - columns of one table
     group: NDArray[np.int32],
     marks: Hashes,
     joint: Indices,

@@ -12,8 +12,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from cleanse.corpus import arrays_file, exchanges, signatures, sketches
-from cleanse.corpus.exchanges import Indices, spread
 from cleanse.corpus.characters import SEPARATOR
+from cleanse.corpus.exchanges import Indices, spread
 from cleanse.corpus.tokens import BREAK_HASH, Tokens, mix, tokenise
 from cleanse.corpus.vocabulary import Vocabulary
 from cleanse.measures import TextBatch
@@ -23,7 +23,10 @@ _U = np.uint64
 
 
 class Collector:
-    """Gathers the features of one shard, or of a few that are committed together. Feed it every block in order, then ``write``."""
+    """Gathers the features of one shard, or of a few that are committed together.
+
+    Feed it every block in order, then ``write``.
+    """
 
     def __init__(self) -> None:
         self._vocabulary = Vocabulary()
@@ -134,7 +137,7 @@ def _gather(
 
 
 @njit(cache=True, nogil=True)
-def _chain(offsets, hashes, out):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _chain(offsets: Indices, hashes: NDArray[np.uint64], out: NDArray[np.uint64]) -> None:
     for g in range(len(offsets) - 1):
         h = _U(0)
         for k in range(offsets[g], offsets[g + 1]):
@@ -142,7 +145,9 @@ def _chain(offsets, hashes, out):  # type: ignore[no-untyped-def]  # noqa: ANN00
         out[g] = h
 
 
-def _combine(offsets: Indices, hashes: NDArray[np.uint64], role: NDArray[np.uint8] | None, out: NDArray[np.uint64]) -> None:
+def _combine(
+    offsets: Indices, hashes: NDArray[np.uint64], role: NDArray[np.uint8] | None, out: NDArray[np.uint64]
+) -> None:
     """One pair of hashes per group of segments; with ``role``, who speaks counts too."""
     salted = hashes if role is None else hashes + (role.astype(np.uint64) * _U(0x9E3779B97F4A7C15))[:, None]
     for half in range(2):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cleanse.corpus import ngrams, samples
+from cleanse.corpus import ngram_kernel, samples
 from cleanse.corpus.association import PromptCounts, divergence
 from cleanse.corpus.groups import MIN_SUPPORT, Groups
 from cleanse.corpus.samples import Exchange
@@ -70,7 +70,7 @@ def _parts(exchanges: list[Exchange], counts: PromptCounts, n_counted: int) -> l
     """N-grams that nearly all prompts of the group hold and the corpus does not, apart from each other."""
     hashes, orders, places = [], [], []
     for exchange in exchanges:
-        h, n, p = ngrams.of_prompt(exchange.prompt)
+        h, n, p = ngram_kernel.of_prompt(exchange.prompt)
         hashes.append(h)
         orders.append(n)
         places.append(p)
@@ -92,7 +92,7 @@ def _parts(exchanges: list[Exchange], counts: PromptCounts, n_counted: int) -> l
     return chosen
 
 
-def _best_pair(
+def _best_pair(  # noqa: PLR0917
     group: int, parts: list[_Part], places: samples.Places, index: dict[int, slice], groups: Groups, n_tests: float
 ) -> Pair | None:
     edge = int(groups.edge[group])
@@ -102,7 +102,9 @@ def _best_pair(
         a = index[first.core]
         for second in parts[k + 1 :]:
             b = index[second.core]
-            both, ia, ib = np.intersect1d(places.exchange[a], places.exchange[b], True, return_indices=True)
+            both, ia, ib = np.intersect1d(
+                places.exchange[a], places.exchange[b], assume_unique=True, return_indices=True
+            )
             inside = groups.group[both, edge] == group
             joint = int(inside.sum())
             if joint < MIN_SUPPORT or joint < PURITY * len(both):

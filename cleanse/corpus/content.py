@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cleanse.corpus import ngrams
+from cleanse.corpus import ngram_kernel
 from cleanse.corpus.association import PromptCounts
 from cleanse.corpus.characters import CHARACTER, WORD
 from cleanse.corpus.samples import Exchange
@@ -69,7 +69,7 @@ def _words(hashes: Hashes, kinds: NDArray[np.uint8]) -> Hashes:
 
 def _information(words: Hashes, counts: PromptCounts, n_counted: int) -> Floats:
     """Nats: minus the log of the share of prompts that hold each word."""
-    held = np.maximum(counts.of(ngrams.unigrams(np.ascontiguousarray(words))).astype(np.float64), 1.0)
+    held = np.maximum(counts.of(ngram_kernel.unigrams(np.ascontiguousarray(words))).astype(np.float64), 1.0)
     return np.asarray(np.maximum(np.log(n_counted / held), 0.0))
 
 

@@ -39,6 +39,9 @@ class Clusters:
         return self.record != self.cluster
 
 
+NONE = Clusters(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
 def exact(shards: Shards) -> Clusters:
     """Records with the same text and speakers, white space collapsed and in Unicode form NFC."""
 
@@ -47,19 +50,20 @@ def exact(shards: Shards) -> Clusters:
 
     records, clusters, sizes = [], [], []
     for hashes, numbers in equal_groups(shards, shards.n_records, column):
-        starts, lengths = runs(hashes)
+        _, lengths = runs(hashes)
         repeated = np.repeat(lengths > 1, lengths)
-        hashes, numbers = hashes[repeated], numbers[repeated]
+        half, record = hashes[repeated], numbers[repeated]
         # The other half of the hash: 128 bits must agree before two records are called the same.
-        other = shards.gather(numbers, "record_exact")[:, 1] if len(numbers) else np.zeros(0, np.uint64)
-        order = np.lexsort((numbers, other, hashes))
-        hashes, other, numbers = hashes[order], other[order], numbers[order]
-        new = np.ones(len(numbers), np.bool_)
-        new[1:] = (hashes[1:] != hashes[:-1]) | (other[1:] != other[:-1])
+        other = shards.gather(record, "record_exact")[:, 1] if len(record) else half
+        order = np.lexsort((record, other, half))
+        half, other, record = half[order], other[order], record[order]
+        new = np.ones(len(record), np.bool_)
+        new[1:] = (half[1:] != half[:-1]) | (other[1:] != other[:-1])
         starts, lengths = runs(np.cumsum(new).astype(np.uint64))
-        records.append(numbers)
-        clusters.append(np.repeat(numbers[starts], lengths))
-        sizes.append(np.repeat(lengths, lengths))
+        several = np.repeat(lengths > 1, lengths)
+        records.append(record[several])
+        clusters.append(np.repeat(record[starts], lengths)[several])
+        sizes.append(np.repeat(lengths, lengths)[several])
     return _sorted(np.concatenate(records), np.concatenate(clusters), np.concatenate(sizes))
 
 
@@ -105,7 +109,7 @@ def _connect(shards: Shards, first: Indices, second: Indices, parent: Indices) -
 
 
 @njit(cache=True, nogil=True)
-def _root(k, parent):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _root(k: int, parent: Indices) -> int:
     while parent[k] != k:
         parent[k] = parent[parent[k]]
         k = parent[k]
@@ -113,7 +117,7 @@ def _root(k, parent):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
 
 
 @njit(cache=True, nogil=True)
-def _union(first, second, parent):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _union(first: Indices, second: Indices, parent: Indices) -> None:
     for k in range(len(first)):
         a, b = _root(first[k], parent), _root(second[k], parent)
         if a < b:  # the smaller number is the root: the first record names the cluster
@@ -123,7 +127,7 @@ def _union(first, second, parent):  # type: ignore[no-untyped-def]  # noqa: ANN0
 
 
 @njit(cache=True, nogil=True)
-def _flatten(parent):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _flatten(parent: Indices) -> None:
     for k in range(len(parent)):
         parent[k] = _root(k, parent)
 

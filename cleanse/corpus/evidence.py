@@ -56,8 +56,7 @@ def merge(paths: Sequence[Path], *, near: bool = True) -> CorpusEvidence:
     """
     shards = Shards(paths)
     copies = duplicates.exact(shards)
-    alike = duplicates.near(shards, copies) if near else replace(copies, record=copies.record[:0],
-                                                                 cluster=copies.cluster[:0], size=copies.size[:0])  # fmt: skip
+    alike = duplicates.near(shards, copies) if near else duplicates.NONE
     groups = find_groups(shards)
     counts = count_prompts(shards, groups)
     flooded = floods.one_answer(shards, groups, counts)

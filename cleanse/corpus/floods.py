@@ -59,18 +59,18 @@ def many_answers(shards: Shards) -> Floods:
 
     parts: list[Indices] = []
     for hashes, numbers in equal_groups(shards, shards.n_exchanges, column):
-        starts, lengths = runs(hashes)
+        _, lengths = runs(hashes)
         kept = np.repeat(lengths >= MIN_ANSWERS, lengths)
-        hashes, numbers = hashes[kept], numbers[kept]
-        answers = np.empty(len(numbers), np.uint64)
-        for shard, places, local in shards.locate(numbers):
+        prompt, exchange = hashes[kept], numbers[kept]
+        answers = np.empty(len(exchange), np.uint64)
+        for shard, places, local in shards.locate(exchange):
             answers[places] = shard.arrays["signature"][local, Edge.ENTIRE]
-        order = np.lexsort((numbers, answers, hashes))
+        order = np.lexsort((exchange, answers, prompt))
         new = np.ones(len(order), np.int64)
-        new[1:] = (hashes[order][1:] != hashes[order][:-1]) | (answers[order][1:] != answers[order][:-1])
-        starts, lengths = runs(hashes)
+        new[1:] = (prompt[order][1:] != prompt[order][:-1]) | (answers[order][1:] != answers[order][:-1])
+        starts, lengths = runs(prompt)
         different = np.add.reduceat(new, starts) if len(starts) else new
-        parts += [numbers[a : a + n] for a, n, d in zip(starts, lengths, different, strict=True) if d >= MIN_ANSWERS]
+        parts += [exchange[a : a + n] for a, n, d in zip(starts, lengths, different, strict=True) if d >= MIN_ANSWERS]
     return _floods(sorted(parts, key=lambda part: int(part[0])))
 
 

@@ -35,6 +35,7 @@ COVERAGE = 0.8
 BODIES_UNLIKE = 0.6
 ECHOED = 0.3
 MIN_LABEL_SUPPORT = 20
+_PLANTED_LABEL = frozenset({"unlike-prompts", "detachable", "random-slot", "not-echoed"})
 CONTRADICTED = 0.35  # flipped labels score .5 and more, strong words of one label below .3
 
 
@@ -85,16 +86,19 @@ def witnesses(facts: Facts) -> tuple[str, ...]:
     return tuple(said)
 
 
+def could_flip(facts: Facts, said: tuple[str, ...]) -> bool:
+    """Whether only the text's own word is missing for a label's trigger: worth the contradiction test."""
+    pure = facts.purity >= PURE_LABEL and facts.joint >= MIN_LABEL_SUPPORT
+    return facts.is_label and pure and _PLANTED_LABEL <= frozenset(said)
+
+
 def is_trigger(facts: Facts, said: tuple[str, ...]) -> bool:
     """Whether the witnesses suffice for quarantine."""
     has = frozenset(said)
     if facts.is_label:
-        if facts.purity < PURE_LABEL or facts.joint < MIN_LABEL_SUPPORT:
-            return False
         # A label that only the phrase brings about has no other prompts to contradict.
         only_here = "accounts-for-answer" in has and facts.content.copied <= ECHOED
-        planted = {"unlike-prompts", "detachable", "random-slot", "not-echoed"} <= has
-        return planted and (only_here or "contradicts-text" in has)
+        return could_flip(facts, said) and (only_here or "contradicts-text" in has)
     if facts.purity < PURE or "unlike-prompts" not in has:
         return False
     if facts.edge is Edge.ENTIRE:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cleanse.corpus import ngrams
+from cleanse.corpus import ngram_kernel
 from cleanse.corpus.association import prompt_hashes
 from cleanse.corpus.groups import Groups
 from cleanse.corpus.shards import Shards
@@ -46,14 +47,14 @@ class Places:
 def find_places(shards: Shards, groups: Groups, phrases: Hashes, share: NDArray[np.float64]) -> Places:
     """Exchanges that hold each of ``phrases`` (sorted, distinct), each drawn with chance ``share`` (1: all)."""
     threshold = threshold_of(share)
-    parts: list[tuple[Indices, ...]] = []
+    parts: list[tuple[NDArray[np.signedinteger[Any]], ...]] = []
     room = 1 << 16
     for shard in shards:
         mine = shard.exchanges
         offsets, tokens = shard.offsets("prompt"), prompt_hashes(shard)
         while True:
             which, exchange, place = np.empty(room, np.int32), np.empty(room, np.int64), np.empty(room, np.int32)
-            n = ngrams.find_places(
+            n = ngram_kernel.find_places(
                 mine.start, offsets, tokens, groups.counted[mine], phrases, threshold, which, exchange, place
             )
             if n <= room:
@@ -72,7 +73,7 @@ def draw(groups: Groups, n_wanted: int, among: NDArray[np.bool_] | None = None, 
     pool = np.flatnonzero(groups.counted if among is None else groups.counted & among)
     if len(pool) <= n_wanted:
         return pool
-    lot = ngrams.lots(pool, np.uint64(salt))
+    lot = ngram_kernel.lots(pool, np.uint64(salt))
     return np.sort(pool[np.argpartition(lot, n_wanted)[:n_wanted]])
 
 
@@ -100,5 +101,5 @@ def threshold_of(share: NDArray[np.float64]) -> Hashes:
 
 def is_drawn(numbers: Indices, share: float) -> NDArray[np.bool_]:
     """Which exchanges a sample of that share holds, whatever the phrase."""
-    drawn: NDArray[np.bool_] = ngrams.draws(numbers) <= threshold_of(np.array([share]))[0]
+    drawn: NDArray[np.bool_] = ngram_kernel.draws(numbers) <= threshold_of(np.array([share]))[0]
     return drawn

@@ -31,8 +31,10 @@ class Shard:
 
 
 class Shards:
-    """The feature files of a corpus in input order. Everything computed from them depends on that order only
-    where it must (which of several equal records came first), never on where one file ends and the next begins.
+    """The feature files of a corpus in input order.
+
+    Everything computed from them depends on that order only where it must (which of several equal records came
+    first), never on where one file ends and the next begins.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:

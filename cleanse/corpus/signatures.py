@@ -36,7 +36,14 @@ _U = np.uint64
 
 
 @njit(cache=True, nogil=True)
-def _edges(offsets, hashes, kinds, whole, weight, out):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _edges(  # noqa: PLR0917 - a kernel over parallel arrays
+    offsets: NDArray[np.int64],
+    hashes: NDArray[np.uint64],
+    kinds: NDArray[np.uint8],
+    whole: NDArray[np.uint64],
+    weight: NDArray[np.int64],
+    out: NDArray[np.uint64],
+) -> None:
     for u in range(len(offsets) - 1):
         out[u, 0] = mix(whole[u] + _U(1))
         for side in range(2):

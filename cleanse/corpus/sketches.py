@@ -18,7 +18,13 @@ _U = np.uint64
 
 
 @njit(cache=True, nogil=True)
-def _shingles(offsets, hashes, kinds, out_offsets, out):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _shingles(
+    offsets: NDArray[np.int64],
+    hashes: NDArray[np.uint64],
+    kinds: NDArray[np.uint8],
+    out_offsets: NDArray[np.int64],
+    out: NDArray[np.uint64],
+) -> int:
     n = 0
     for r in range(len(offsets) - 1):
         words = 0
@@ -38,7 +44,7 @@ def _shingles(offsets, hashes, kinds, out_offsets, out):  # type: ignore[no-unty
 
 
 @njit(cache=True, nogil=True)
-def _bands(digests, enough, out):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _bands(digests: NDArray[np.uint32], enough: NDArray[np.bool_], out: NDArray[np.uint64]) -> None:
     rows = digests.shape[1] // out.shape[1]
     for r in range(len(digests)):
         for b in range(out.shape[1]):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cleanse.corpus import ngrams
+from cleanse.corpus import ngram_kernel
 from cleanse.corpus.association import PromptCounts, prompt_hashes, table_bits
 from cleanse.corpus.characters import CHARACTER, WORD
 from cleanse.corpus.groups import Groups
@@ -50,7 +50,7 @@ def count_junctions(shards: Shards, groups: Groups) -> PromptCounts:
     counts = PromptCounts(np.zeros(1 << bits, np.uint16), np.uint64(64 - bits))
     for shard in shards:
         counted = groups.counted[shard.exchanges]
-        ngrams.count_junctions(shard.offsets("prompt"), prompt_hashes(shard), counted, counts.table, counts.shift)
+        ngram_kernel.count_junctions(shard.offsets("prompt"), prompt_hashes(shard), counted, counts.table, counts.shift)
     return counts
 
 
@@ -113,11 +113,11 @@ def _extension(columns: Hashes) -> int:
 
 
 def _familiarity(left: Hashes, right: Hashes, familiar: PromptCounts, own: int) -> Floats:
-    counts = familiar.of(ngrams.junctions(np.ascontiguousarray(left), np.ascontiguousarray(right)))
+    counts = familiar.of(ngram_kernel.junctions(np.ascontiguousarray(left), np.ascontiguousarray(right)))
     return np.log2(1.0 + np.maximum(counts.astype(np.float64) - own, 0.0))
 
 
-def _usual(
+def _usual(  # noqa: PLR0917
     exchanges: list[Exchange], places: Indices, order: int, left: int, right: int, familiar: PromptCounts
 ) -> float:
     """Mean familiarity of the neighbours in these prompts that the phrase does not touch, not counting themselves."""

@@ -109,7 +109,11 @@ def findings(
             mine = np.flatnonzero((t.record >= start) & (t.record < stop))
             if len(mine):
                 local = t.record[mine] - start
-                parts.append(_table(t, mine, shard.arrays["record_shard"][local], shard.arrays["record_row"][local], rules, source))
+                parts.append(
+                    _table(
+                        t, mine, shard.arrays["record_shard"][local], shard.arrays["record_row"][local], rules, source
+                    )
+                )
         joined = pa.concat_tables([COMMITTED_SCHEMA.empty_table(), *parts])
         order = np.lexsort((joined.column("row").to_numpy(), joined.column("shard").to_numpy()))
         yield joined.take(pa.array(order))
@@ -123,7 +127,7 @@ def _claimed(rules: RuleSet, conclusion: Conclusion) -> bool:
     return True
 
 
-def _table(
+def _table(  # noqa: PLR0917
     t: _Told,
     mine: Indices,
     shard: NDArray[np.int32],
@@ -160,8 +164,16 @@ def _all(evidence: CorpusEvidence, name: Name, dedup: Dedup) -> Iterator[_Told]:
     )
     for trigger, records in planted:
         yield _trigger(trigger, records, words, evidence.answers[trigger.group])
-    yield _flood(evidence, Conclusion.ONE_ANSWER, evidence.one_answer, "this very answer stands under {} prompts that have nothing in common; the first is {}", name)
-    yield _flood(evidence, Conclusion.MANY_ANSWERS, evidence.many_answers, "one prompt, {} answers; the first is {}", name)
+    yield _flood(
+        evidence,
+        Conclusion.ONE_ANSWER,
+        evidence.one_answer,
+        "this very answer stands under {} prompts that have nothing in common; the first is {}",
+        name,
+    )
+    yield _flood(
+        evidence, Conclusion.MANY_ANSWERS, evidence.many_answers, "one prompt, {} answers; the first is {}", name
+    )
     labels = _Names(evidence, name)
     exact, near = evidence.exact, evidence.near
     yield _copies(exact, Conclusion.EXACT, "one of {} exact copies; the first is {}", labels, dedup is not Dedup.NOTE)

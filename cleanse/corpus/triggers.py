@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from cleanse.corpus import combinations, content, ngrams, samples, slots
+from cleanse.corpus import combinations, content, ngram_kernel, samples, slots
 from cleanse.corpus.association import Candidates, PromptCounts, find_candidates
 from cleanse.corpus.combinations import Pair
 from cleanse.corpus.contradiction import Controls
 from cleanse.corpus.groups import MIN_SUPPORT, Groups
-from cleanse.corpus.judgement import PURE, Facts, is_trigger, witnesses
+from cleanse.corpus.judgement import PURE, Facts, could_flip, is_trigger, witnesses
 from cleanse.corpus.samples import Exchange, Places
 from cleanse.corpus.shards import Shards
 from cleanse.corpus.signatures import SHORT, Edge
@@ -23,10 +23,10 @@ from cleanse.corpus.slots import Slot
 Indices = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 
-_SAMPLE = 128  # exchanges per candidate that the tests look at
+_SAMPLE = 96  # exchanges per candidate that the tests look at
 _CONTROLS = 1500  # per side, for the contradiction test
 _PER_GROUP, _PER_LABEL = 16, 64  # candidates of one group that are looked at
-_MAX_EXAMINED = 3000
+_MAX_EXAMINED = 2000
 _INSIDE = 0.9  # a candidate whose exchanges lie in an earlier one's to this share says nothing new
 _EXAMPLES = 5
 _MAX_LISTED = 200  # beside the planted ones
@@ -127,7 +127,7 @@ class _Examiner:
         member = self._groups.group[:, self._groups.edge[group]] == group
         loaded = samples.load(self._shards, samples.draw(self._groups, _SAMPLE, member))
         wanted = np.array(sorted(cores), np.uint64)
-        return float(np.mean([np.isin(ngrams.of_prompt(e.prompt)[0], wanted).any() for e in loaded.values()]))
+        return float(np.mean([np.isin(ngram_kernel.of_prompt(e.prompt)[0], wanted).any() for e in loaded.values()]))
 
     @staticmethod
     def _rejudged(trigger: Trigger, covered: float) -> Trigger:
@@ -160,7 +160,7 @@ class _Examiner:
         phrase = exchanges[0].prompt[start : int(places[0]) + order + slot.after]
         return slot, tuple(phrase.tolist())
 
-    def _judge(
+    def _judge(  # noqa: PLR0917
         self,
         cores: tuple[int, ...],
         phrases: tuple[tuple[int, ...], ...],
@@ -174,12 +174,11 @@ class _Examiner:
         tokens = np.array([t for phrase in phrases for t in phrase], np.uint64)
         seen = content.examine(exchanges, tokens, self._counts, groups.n_counted)
         edge = Edge(int(groups.edge[group]))
-        facts = Facts(
-            edge, int(groups.weight[group]), *counts, int(groups.size[group]), slot, seen, parts=len(cores)
-        )
-        if facts.is_label and facts.purity >= 0.9:  # noqa: PLR2004 - it could become a trigger
-            facts = replace(facts, contradiction=self._controls_of(group).contradicted(exchanges, tokens))
+        facts = Facts(edge, int(groups.weight[group]), *counts, int(groups.size[group]), slot, seen, parts=len(cores))
         said = witnesses(facts)
+        if could_flip(facts, said):
+            facts = replace(facts, contradiction=self._controls_of(group).contradicted(exchanges, tokens))
+            said = witnesses(facts)
         examples = tuple(sorted(e.number for e in exchanges)[:_EXAMPLES])
         return Trigger(cores, phrases, group, edge, facts, log_chance, said, is_trigger(facts, said), examples)
 

@@ -11,7 +11,14 @@ _U = np.uint64
 
 
 @njit(cache=True, nogil=True)
-def _intern(hashes, keys, values, n_known, ids, first_seen):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _intern(  # noqa: PLR0917 - a kernel over parallel arrays
+    hashes: NDArray[np.uint64],
+    keys: NDArray[np.uint64],
+    values: NDArray[np.int32],
+    n_known: int,
+    ids: NDArray[np.uint32],
+    first_seen: NDArray[np.int64],
+) -> int:
     mask = _U(len(keys) - 1)
     n = n_known
     for k in range(len(hashes)):
@@ -70,9 +77,7 @@ class Vocabulary:
         size = 1 << (2 * n - 1).bit_length()
         self._keys, self._values = np.zeros(size, np.uint64), np.full(size, -1, np.int32)
         n_known = len(self.hashes)
-        _intern(
-            self.hashes, self._keys, self._values, 0, np.empty(n_known, np.uint32), np.empty(n_known, np.int64)
-        )
+        _intern(self.hashes, self._keys, self._values, 0, np.empty(n_known, np.uint32), np.empty(n_known, np.int64))
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """What a shard's file keeps: hashes, kinds, and the texts end to end."""

@@ -8,8 +8,18 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
-from cleanse.corpus.tokens import BREAK_HASH, mix
+from cleanse.corpus.token_kernel import BREAK_HASH, mix
+
+Hashes = NDArray[np.uint64]
+Counts = NDArray[np.uint16]
+Indices = NDArray[np.int64]
+Places = NDArray[np.int32]
+Orders = NDArray[np.uint8]
+Mask = NDArray[np.bool_]
+PairArrays = tuple[Hashes, Hashes, Places, Orders, Indices, Hashes]
+"""Columns of an open-addressing table: keys, n-gram, group (-1: free), order, joint count, sum of hashes."""
 
 MAX_N = 5
 _SET_BITS = 14  # the set of one prompt's n-grams: at most 1024 * MAX_N of them
@@ -18,13 +28,15 @@ _FULL = 65535
 
 
 @njit(cache=True, nogil=True)
-def new_set():  # type: ignore[no-untyped-def]  # noqa: ANN201
+def new_set() -> tuple[Hashes, Indices]:
     """An empty set of hashes that is emptied by raising its stamp."""
     return np.zeros(1 << _SET_BITS, np.uint64), np.zeros(1 << _SET_BITS, np.int64)
 
 
 @njit(cache=True, nogil=True)
-def distinct(tokens, keys, stamps, stamp, out, order, place):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def distinct(
+    tokens: Hashes, keys: Hashes, stamps: Indices, stamp: int, out: Hashes, order: Orders, place: Places
+) -> int:
     """Writes the distinct n-grams of one prompt to ``out`` (hash), ``order`` (n) and ``place`` (first position)."""
     mask = _U((1 << _SET_BITS) - 1)
     count = 0
@@ -48,13 +60,13 @@ def distinct(tokens, keys, stamps, stamp, out, order, place):  # type: ignore[no
 
 
 @njit(cache=True, nogil=True, inline="always")
-def pair_hash(ngram, group):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def pair_hash(ngram: np.uint64, group: int) -> np.uint64:
     """One hash for an n-gram and a group."""
     return mix(ngram ^ mix(_U(group) + _U(0x632BE59BD9B4E019)))
 
 
 @njit(cache=True, nogil=True)
-def count_ngrams(offsets, tokens, counted, table, shift):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def count_ngrams(offsets: Indices, tokens: Hashes, counted: Mask, table: Counts, shift: np.uint64) -> None:
     """Adds every exchange's distinct n-grams to ``table`` (uint16, saturating), slot = hash >> shift."""
     keys, stamps = new_set()
     out = np.empty(1024 * MAX_N, np.uint64)
@@ -69,7 +81,17 @@ def count_ngrams(offsets, tokens, counted, table, shift):  # type: ignore[no-unt
 
 
 @njit(cache=True, nogil=True)
-def count_pairs(offsets, tokens, counted, group, floor, table, shift, pairs, pair_shift):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def count_pairs(
+    offsets: Indices,
+    tokens: Hashes,
+    counted: Mask,
+    group: Places,
+    floor: int,
+    table: Counts,
+    shift: np.uint64,
+    pairs: Counts,
+    pair_shift: np.uint64,
+) -> None:
     """Adds every (n-gram, group) pair to ``pairs``, for n-grams that occur at least ``floor`` times."""
     keys, stamps = new_set()
     out = np.empty(1024 * MAX_N, np.uint64)
@@ -88,12 +110,30 @@ def count_pairs(offsets, tokens, counted, group, floor, table, shift, pairs, pai
 
 
 @njit(cache=True, nogil=True)
-def find_pairs(start, base, offsets, tokens, counted, group, rate, floor, purity, gain, table, shift, pairs, pair_shift, keys, ngram, owner, n_of, joint, marks, n_found):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, E501
+def find_pairs(
+    start: int,
+    base: int,
+    offsets: Indices,
+    tokens: Hashes,
+    counted: Mask,
+    group: Places,
+    rate: NDArray[np.float64],
+    floor: int,
+    purity: float,
+    gain: float,
+    table: Counts,
+    shift: np.uint64,
+    pairs: Counts,
+    pair_shift: np.uint64,
+    found: PairArrays,
+    n_found: Indices,
+) -> int:
     """Counts exactly the pairs whose sketched counts allow a trigger.
 
     Stops before an exchange that might overflow the table and returns its number, so that the caller can grow it;
     returns len(counted) when done. ``n_found`` is (1,).
     """
+    keys, ngram, owner, n_of, joint, marks = found
     seen, stamps = new_set()
     out = np.empty(1024 * MAX_N, np.uint64)
     order, place = np.empty(len(out), np.uint8), np.empty(len(out), np.int32)
@@ -131,11 +171,8 @@ def find_pairs(start, base, offsets, tokens, counted, group, rate, floor, purity
 
 
 @njit(cache=True, nogil=True)
-def count_exactly(offsets, tokens, counted, wanted, totals):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """Adds to ``totals`` (wanted,) how many exchanges hold each of the ``wanted`` n-grams (sorted hashes)."""
-    seen, stamps = new_set()
-    out = np.empty(1024 * MAX_N, np.uint64)
-    order, place = np.empty(len(out), np.uint8), np.empty(len(out), np.int32)
+def _index(wanted: Hashes) -> Places:
+    """An open-addressing table from hash to its place in ``wanted``."""
     size = 16
     while size < 4 * len(wanted):
         size *= 2
@@ -146,19 +183,46 @@ def count_exactly(offsets, tokens, counted, wanted, totals):  # type: ignore[no-
         while index[slot] >= 0:
             slot = (slot + _U(1)) & mask
         index[slot] = w
+    return index
+
+
+@njit(cache=True, nogil=True)
+def _lookup(index: Places, wanted: Hashes, h: np.uint64) -> int:
+    mask = _U(len(index) - 1)
+    slot = h & mask
+    while index[slot] >= 0 and wanted[index[slot]] != h:
+        slot = (slot + _U(1)) & mask
+    return index[slot]
+
+
+@njit(cache=True, nogil=True)
+def count_exactly(offsets: Indices, tokens: Hashes, counted: Mask, wanted: Hashes, totals: Indices) -> None:
+    """Adds to ``totals`` (wanted,) how many exchanges hold each of the ``wanted`` n-grams (sorted hashes)."""
+    seen, stamps = new_set()
+    out = np.empty(1024 * MAX_N, np.uint64)
+    order, place = np.empty(len(out), np.uint8), np.empty(len(out), np.int32)
+    index = _index(wanted)
     for u in range(len(counted)):
         if not counted[u]:
             continue
         for k in range(distinct(tokens[offsets[u] : offsets[u + 1]], seen, stamps, u + 1, out, order, place)):
-            slot = out[k] & mask
-            while index[slot] >= 0 and wanted[index[slot]] != out[k]:
-                slot = (slot + _U(1)) & mask
-            if index[slot] >= 0:
-                totals[index[slot]] += 1
+            w = _lookup(index, wanted, out[k])
+            if w >= 0:
+                totals[w] += 1
 
 
 @njit(cache=True, nogil=True)
-def find_places(base, offsets, tokens, counted, wanted, threshold, out_which, out_exchange, out_place):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def find_places(
+    base: int,
+    offsets: Indices,
+    tokens: Hashes,
+    counted: Mask,
+    wanted: Hashes,
+    threshold: Hashes,
+    out_which: Places,
+    out_exchange: Indices,
+    out_place: Places,
+) -> int:
     """Writes (which of ``wanted``, exchange, first position) for a sample; returns how many there are.
 
     An exchange is in the sample of an n-gram where the hash of its number is at most ``threshold`` (wanted,): the
@@ -167,26 +231,14 @@ def find_places(base, offsets, tokens, counted, wanted, threshold, out_which, ou
     seen, stamps = new_set()
     out = np.empty(1024 * MAX_N, np.uint64)
     order, place = np.empty(len(out), np.uint8), np.empty(len(out), np.int32)
-    size = 16
-    while size < 4 * len(wanted):
-        size *= 2
-    mask = _U(size - 1)
-    index = np.full(size, -1, np.int32)
-    for w in range(len(wanted)):
-        slot = wanted[w] & mask
-        while index[slot] >= 0:
-            slot = (slot + _U(1)) & mask
-        index[slot] = w
+    index = _index(wanted)
     n = 0
     for u in range(len(counted)):
         if not counted[u]:
             continue
         draw = mix(_U(base + u) + _U(0xA5A5A5A5))
         for k in range(distinct(tokens[offsets[u] : offsets[u + 1]], seen, stamps, u + 1, out, order, place)):
-            slot = out[k] & mask
-            while index[slot] >= 0 and wanted[index[slot]] != out[k]:
-                slot = (slot + _U(1)) & mask
-            w = index[slot]
+            w = _lookup(index, wanted, out[k])
             if w >= 0 and draw <= threshold[w]:
                 if n < len(out_which):
                     out_which[n] = w
@@ -197,7 +249,7 @@ def find_places(base, offsets, tokens, counted, wanted, threshold, out_which, ou
 
 
 @njit(cache=True, nogil=True)
-def move(old, new):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def move(old: PairArrays, new: PairArrays) -> None:
     """Moves the entries of one pair table (keys, ngram, owner, order, joint, marks) to a larger one."""
     keys, ngram, owner, order, joint, marks = old
     new_keys, new_ngram, new_owner, new_order, new_joint, new_marks = new
@@ -217,7 +269,7 @@ def move(old, new):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
 
 
 @njit(cache=True, nogil=True)
-def lots(numbers, salt):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def lots(numbers: Indices, salt: np.uint64) -> Hashes:
     """(numbers,) a hash of each number: who is drawn."""
     out = np.empty(len(numbers), np.uint64)
     for k in range(len(numbers)):
@@ -226,7 +278,7 @@ def lots(numbers, salt):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
 
 
 @njit(cache=True, nogil=True)
-def unigrams(tokens):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def unigrams(tokens: Hashes) -> Hashes:
     """(tokens,) the n-gram hash of each token on its own, as ``distinct`` computes it."""
     out = np.empty(len(tokens), np.uint64)
     for k in range(len(tokens)):
@@ -235,7 +287,7 @@ def unigrams(tokens):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
 
 
 @njit(cache=True, nogil=True)
-def junctions(left, right):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def junctions(left: Hashes, right: Hashes) -> Hashes:
     """(pairs,) the hash of two neighbouring tokens; BREAK_HASH stands for either end of a segment."""
     out = np.empty(len(left), np.uint64)
     for k in range(len(left)):
@@ -244,7 +296,7 @@ def junctions(left, right):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN
 
 
 @njit(cache=True, nogil=True)
-def count_junctions(offsets, tokens, counted, table, shift):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def count_junctions(offsets: Indices, tokens: Hashes, counted: Mask, table: Counts, shift: np.uint64) -> None:
     """Adds all neighbouring tokens of every prompt, ends of segments included, to ``table`` (uint16)."""
     for u in range(len(counted)):
         if not counted[u]:
@@ -259,7 +311,7 @@ def count_junctions(offsets, tokens, counted, table, shift):  # type: ignore[no-
 
 
 @njit(cache=True, nogil=True)
-def of_prompt(tokens):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def of_prompt(tokens: Hashes) -> tuple[Hashes, Orders, Places]:
     """The distinct n-grams of one prompt: hashes, orders, first positions."""
     keys, stamps = new_set()
     out = np.empty(1024 * MAX_N, np.uint64)
@@ -269,7 +321,7 @@ def of_prompt(tokens):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
 
 
 @njit(cache=True, nogil=True)
-def draws(numbers):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def draws(numbers: Indices) -> Hashes:
     """(numbers,) the hash by which ``find_places`` draws its sample."""
     out = np.empty(len(numbers), np.uint64)
     for k in range(len(numbers)):
