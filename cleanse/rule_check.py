@@ -39,7 +39,7 @@ def check(rules: Sequence[Rule]) -> list[Problem]:
 
 
 def _problems(rule: Rule) -> Iterator[str]:
-    if not rule.should_pass:
+    if not rule.should_pass and rule.unexampled is None:
         yield "should_pass: expected at least one example"
     if not rule.should_match and rule.unexampled is None:
         yield "should_match: expected at least one example, or unexampled with the reason why there is none"

@@ -15,8 +15,8 @@ from .profile import profile_of
 _STRETCH = re.compile(r"(?:(?:0x|\\x)?[0-9a-fA-F]{2,8}[ \n:,|]{1,3}){24,}")
 _LETTERS = re.compile(r"[a-fA-F]")
 _FEWEST = 0.1  # letters a-f among the digits: 37 % in random bytes, none in lists of numbers
-_CHARS = 200
-_DIGITS = 0.15
+_CHARS = 800  # what rules ask about is longer; so shorter texts are not searched
+_DIGITS = 0.2
 _SPACES = 0.08
 
 

@@ -19,12 +19,28 @@ from .ngram_model import letter_score
 _ROUNDS = 4  # misread text may have been misread again
 _LOST = (0x85, 0xA0)
 _ENOUGH = 3  # whole sequences that show that a text was misread, before spaces are taken for bytes
+_MANY = 6  # sequences that tell without ftfy, where they are
+_NEARLY_ALL = 0.8  # of the characters beyond ASCII
 _PIECE = 1_000_000  # characters that ftfy looks at in one go
 
 
 def badness(text: str) -> int:
-    """The count, by ftfy, of sequences that hardly any text but misread text has."""
-    return sum(ftfy.badness.badness(text[i : i + _PIECE]) for i in range(0, len(text), _PIECE))
+    """The count of sequences that hardly any text but misread text has."""
+    bad = sum(ftfy.badness.badness(text[i : i + _PIECE]) for i in range(0, len(text), _PIECE))
+    return max(bad, _misread_throughout(text))
+
+
+def _misread_throughout(text: str) -> int:
+    """Sequences in a text whose characters beyond ASCII are nearly all part of one.
+
+    ftfy knows which sequences stand in no text; scripts of two bytes (Armenian, Hebrew) give others, too.
+    """
+    if text.isascii():
+        return 0
+    found = [m.group() for m in _sequence().finditer(text[:_PIECE]) if " " not in m.group()]
+    beyond = sum(char > "\x7f" for char in text[:_PIECE])
+    throughout = len(found) >= _MANY and sum(map(len, found)) >= _NEARLY_ALL * beyond
+    return len(found) if throughout else 0
 
 
 def mend_misread(text: str, *, guess_spaces: bool = True) -> str:

@@ -1,7 +1,8 @@
 """One decode of the UTF-8 buffer, and every character counter of a segment from it.
 
 The branches are ordered by how often real text takes them: word characters, spaces and punctuation first,
-odd characters last. All loops are linear in the bytes; nothing is allocated per segment.
+odd characters last. All loops are linear in the bytes; nothing is allocated per segment. Indices are cast to
+unsigned where it is hot: numba tests signed ones for being negative.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _BLACK_FLAG = 0x1F3F4
 @njit(cache=True, nogil=True, inline="always")
 def decode(data: NDArray[np.uint8], i: int) -> tuple[int, int]:
     """Code point at byte ``i`` of valid UTF-8, and where the next one starts."""
-    b = np.int64(data[i])
+    b = np.int64(data[np.uint64(i)])
     if b < 0x80:
         return b, i + 1
     if b < 0xE0:
@@ -72,6 +73,11 @@ def zero_width_fits(  # noqa: PLR0911 - a table of cases
     return False
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _is_encoded(run: int, alnum: int, changes: int) -> bool:
+    return alnum >= ENCODED_ALNUM * run and changes >= ENCODED_CHANGES * run
+
+
 @njit(cache=True, nogil=True)
 def profile(
     data: NDArray[np.uint8],
@@ -88,7 +94,6 @@ def profile(
     per_script = np.zeros(256, np.int64)
     counts = np.zeros(col.N_COLUMNS, np.int64)
     for s in range(len(offsets) - 1):
-        counts[:] = 0
         i, end = offsets[s], offsets[s + 1]
         chars = lower = spaces = 0
         prev = np.int64(c.SPACE)  # packed class and script of the character before
@@ -99,21 +104,21 @@ def profile(
         line_start = longest_line = lines = 0
         marks = longest_marks = strays = longest_strays = 0
         encoded_run = encoded_chars = 0
-        rtl = sequences = need_1252 = need_1251 = 0
+        rtl = sequences = cyrillic = need_1252 = need_1251 = 0
         last = np.int64(32)
         screen = in_screen = 0
         worst = 0.0
         in_flag = False
         while i < end:
-            b = np.int64(data[i])
+            b = np.int64(data[np.uint64(i)])
             if 97 <= b <= 122:  # most of most text: small Latin letters, a word at a time
                 start = i
                 stop = min(end, i + SCREEN)
                 while i < stop:
-                    b = np.int64(data[i])
+                    b = np.int64(data[np.uint64(i)])
                     if b < 97 or b > 122:
                         break
-                    screen += pairs[(last << 7) | b]
+                    screen += pairs[np.uint64((last << 7) | b)]
                     last = b
                     i += 1
                 n = i - start
@@ -138,11 +143,35 @@ def profile(
                     worst = max(worst, screen / in_screen)
                     screen = in_screen = 0
                 continue
+            if b == 32:
+                screen += pairs[np.uint64((last << 7) | b)]
+                last = b
+                i += 1
+                if word > 0:
+                    longest_word = max(longest_word, word)
+                    if word_look > 0 and word_latin > 0:
+                        mixed += 1
+                    word = word_latin = word_look = 0
+                run = chars - run_start
+                if run > longest_run:
+                    longest_run = run
+                if run >= ENCODED_MIN and _is_encoded(run, run_alnum, run_changes):
+                    encoded_chars += run
+                    encoded_run = max(encoded_run, run)
+                chars += 1
+                spaces += 1
+                run_start = chars
+                run_alnum = run_changes = marks = strays = need_1252 = need_1251 = 0
+                run_kind = np.int64(c.PUNCT)
+                prev = np.int64(c.SPACE)
+                in_flag = False
+                in_screen += 1
+                continue
             if b < 0x80:
                 cp = b
                 i += 1
                 need_1252 = need_1251 = 0
-                screen += pairs[(last << 7) | b]
+                screen += pairs[np.uint64((last << 7) | b)]
                 last = b
                 in_screen += 1
             else:
@@ -163,16 +192,16 @@ def profile(
                         if need_1251 > 0:
                             need_1251 -= 1
                             if need_1251 == 0:
-                                sequences += 1
+                                cyrillic += 1
                     else:
                         need_1251 = 0 if v < 0xC2 or v > 0xF4 else (1 if v < 0xE0 else (2 if v < 0xF0 else 3))
                 else:
                     need_1252 = need_1251 = 0
-            packed = np.int64(table[cp])
+            packed = np.int64(table[np.uint64(cp)])
             kind = packed & c.CLASS_MASK
             chars += 1
             if kind <= c.DIGIT:
-                counts[kind] += 1
+                counts[np.uint64(kind)] += 1
                 word += 1
                 if cp < 0x80:
                     run_alnum += 1
@@ -208,10 +237,9 @@ def profile(
                     spaces += 1
                     run = chars - 1 - run_start
                     longest_run = max(longest_run, run)
-                    if run >= ENCODED_MIN:  # noqa: SIM102 - rarely so: the divisions stay out of the way
-                        if run_alnum >= ENCODED_ALNUM * run and run_changes >= ENCODED_CHANGES * run:
-                            encoded_chars += run
-                            encoded_run = max(encoded_run, run)
+                    if run >= ENCODED_MIN and _is_encoded(run, run_alnum, run_changes):
+                        encoded_chars += run
+                        encoded_run = max(encoded_run, run)
                     run_start = chars
                     run_alnum = run_changes = 0
                     run_kind = np.int64(c.PUNCT)
@@ -226,12 +254,12 @@ def profile(
                         worst = max(worst, screen / in_screen)
                         screen = in_screen = 0
                 elif kind <= c.SYMBOL:
-                    counts[kind] += 1
+                    counts[np.uint64(kind)] += 1
                     strays = 0
                     if cp == _BLACK_FLAG:
                         in_flag = True
                 else:
-                    counts[kind] += 1
+                    counts[np.uint64(kind)] += 1
                     stray = False
                     if kind == c.CONTROL:
                         if cp == 0:
@@ -273,7 +301,7 @@ def profile(
             mixed += 1
         run = chars - run_start
         longest_run = max(longest_run, run)
-        if run >= ENCODED_MIN and run_alnum >= ENCODED_ALNUM * run and run_changes >= ENCODED_CHANGES * run:
+        if run >= ENCODED_MIN and _is_encoded(run, run_alnum, run_changes):
             encoded_chars += run
             encoded_run = max(encoded_run, run)
         if chars > line_start:
@@ -314,9 +342,13 @@ def profile(
         counts[col.SCRIPT_LETTERS] = best_n
         counts[col.WORD_LETTERS] = letters
         counts[col.MIXED_WORDS] = mixed
-        counts[col.UTF8_IN_TEXT] = sequences
+        # In Cyrillic, a quotation mark after a capital makes such a sequence by chance; misread, all letters do.
+        counts[col.UTF8_IN_TEXT] = sequences + (cyrillic if 8 * cyrillic >= letters else 0)
         counts[col.ENCODED_RUN] = encoded_run
         counts[col.ENCODED_CHARS] = encoded_chars
         counts[col.SCREEN] = np.int64(100 * worst)
-        for k in range(col.N_COLUMNS):
-            out[k, s] = counts[k]
+        for k in range(col.N_COLUMNS):  # most are zero in most segments
+            n = counts[k]
+            if n != 0:
+                out[k, s] = n
+                counts[k] = 0

@@ -17,6 +17,7 @@ from .profile_kernel import decode
 SUM, SCORED, NOISE, PEAK = 0, 1, 2, 3
 N_COLUMNS = 4
 
+LONG = 512  # bytes that must be left for a block to be passed over
 BLOCK = 64  # characters over which the mean is compared with the script's ceiling
 EIGHTHS = 8  # steps per nat
 BACKOFF = 7  # 0.4 as a probability: 0.92 nats
@@ -93,6 +94,8 @@ def surprisal(
 ) -> None:
     """Per segment: SUM of scores over SCORED characters, characters in NOISE blocks, and PEAK.
 
+    In a quiet text every second block is passed over; a block near its ceiling has the one before it looked at
+    too, and then all that follow until it is quiet again.
     PEAK is the highest block sum in parts per thousand of its script's ceiling. Scripts without a model are
     skipped, and so are characters that show nothing.
     """
@@ -104,7 +107,9 @@ def surprisal(
         a = b = np.int64(0x0A)
         total = scored = noise = peak = 0
         block = in_block = 0
-        script = c.LATIN
+        script = np.int64(c.LATIN)
+        skipped = np.int64(-1)  # where the block began that was passed over just before this one
+        held = i  # no block that begins before here is passed over
         while i < end:
             cp, i = decode(data, i)
             packed = np.int64(characters[cp])
@@ -128,15 +133,30 @@ def surprisal(
                 script = mine
             block += score
             in_block += 1
-            if in_block == BLOCK:
-                ceiling = ceilings[script]
-                total += block
-                scored += BLOCK
-                if block > ceiling:
-                    noise += BLOCK
-                relative = block * 1000 // ceiling
-                peak = max(peak, relative)
+            if in_block < BLOCK:
+                continue
+            ceiling = ceilings[script]
+            near = block * 5 > ceiling * 4
+            if near and skipped >= 0:  # something is up: go back for the block that was passed over
+                held, i, skipped = i, skipped, np.int64(-1)
+                a = b = np.int64(0x0A)
                 block = in_block = 0
+                continue
+            total += block
+            scored += BLOCK
+            if block > ceiling:
+                noise += BLOCK
+            peak = max(peak, block * 1000 // ceiling)
+            block = in_block = 0
+            skipped = np.int64(-1)
+            if not near and i >= held and end - i > LONG:
+                skipped = i
+                passed = 0
+                while passed < BLOCK and i < end:
+                    passed += (data[i] & 0xC0) != 0x80
+                    i += 1
+                while i < end and (data[i] & 0xC0) == 0x80:
+                    i += 1
         out[s, SUM] = total + block
         out[s, SCORED] = scored + in_block
         out[s, NOISE] = noise
