@@ -35,6 +35,7 @@ _ARCHIVES = {b"PK\x03\x04": "zip", b"7z\xbc\xaf": "7z", b"\x80\x02}": "pickle", 
 _UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _HUB_ID = re.compile(r"(hub:)?[A-Za-z0-9][\w.-]*/[\w.-]+(:[\w.-]+){0,2}", re.ASCII)
 _HEAD = 64 << 10  # bytes that are looked at to tell the kind of a file
+_MOSTLY = 0.8  # share of the code units
 _SPACE = b" \t\r\n"
 
 
@@ -204,16 +205,16 @@ def _head(path: str, compression: str | None) -> bytes:
 
 
 def _utf16_without_mark(head: bytes) -> str:
-    """UTF-16 of mostly ASCII text shows by its zero bytes: every second one."""
-    pairs = head[:512]
-    if len(pairs) < 4 or len(pairs) % 2:  # noqa: PLR2004
-        pairs = pairs[: len(pairs) // 2 * 2]
-    even, odd = pairs[::2], pairs[1::2]
-    if len(even) < 2:  # noqa: PLR2004
-        return ""
-    if odd.count(0) > 0.8 * len(odd) and even.count(0) == 0:
+    """UTF-16 shows by a bracket beside a zero byte, or, where it is mostly ASCII, by every second byte being zero."""
+    if head[:2] in (b"{\0", b"[\0"):
         return "utf-16-le"
-    return "utf-16-be" if even.count(0) > 0.8 * len(even) and odd.count(0) == 0 else ""
+    if head[:2] in (b"\0{", b"\0["):
+        return "utf-16-be"
+    n_units = min(len(head), 512) // 2
+    n_even, n_odd = head[: 2 * n_units : 2].count(0), head[1 : 2 * n_units : 2].count(0)
+    if n_units > 1 and max(n_even, n_odd) > _MOSTLY * n_units and min(n_even, n_odd) < (1 - _MOSTLY) * n_units:
+        return "utf-16-le" if n_odd > n_even else "utf-16-be"
+    return ""
 
 
 def _sniff_json(text: bytes, kind: str) -> str:

@@ -57,7 +57,7 @@ def spool_hub(text: str, spool: Path, load: Load | None = None) -> list[tuple[st
 
 def _parts(text: str) -> tuple[str, str | None, str | None]:
     name, *rest = text.removeprefix("hub:").split(":")
-    if len(rest) > 2 or not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name):  # noqa: PLR2004 - config and split
+    if len(rest) > 2 or not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name):  # noqa: PLR2004 - config and split
         raise SourceError(f"{text}: expected a hub id such as owner/name, owner/name:config or owner/name:config:split")
     config, split = [*rest, "", ""][:2]
     return name, config or None, split or None

@@ -7,6 +7,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -34,7 +35,8 @@ def write_whole(path: Path, chunks: Iterable[bytes]) -> int:
             os.fsync(out.fileno())
         part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
         raise SourceError(
             f"{path}: cannot write a copy of the input ({error.strerror or error}); free the disk or name another "
             "output folder"

@@ -19,8 +19,11 @@ COMPRESSIONS = {
 }
 _MAGIC = {b"\x1f\x8b": "gz", b"\x28\xb5\x2f\xfd": "zst", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz"}
 _CHUNK = 256 << 10
-_ZSTD_CHUNK = 1 << 10
-"""Fed at once to zstd, whose decoder has no bound on its output: 1 kB unfolds to 32 MB at most."""
+_ZSTD_LEAST, _ZSTD_MOST = 1 << 4, 1 << 10
+"""Bytes fed at once to zstd, whose decoder has no bound on its output: 1 kB unfolds to 32 MB at most. Less is fed
+while the output is large."""
+
+_LARGE = 1 << 20  # bytes of output from one feed
 
 _XZ_MEMORY = 256 << 20
 
@@ -81,6 +84,7 @@ class UnpackedStream:
         self.decoder = self._new()
         self.fresh = True  # the decoder has seen nothing of its stream yet
         self.done = False
+        self.portion = _ZSTD_LEAST
 
     def read(self, size: int) -> bytes:
         """Up to ``size`` bytes; fewer only at the end, or where the file is damaged (see ``error``)."""
@@ -147,8 +151,10 @@ class UnpackedStream:
 
     def _decode(self, room: int) -> bytes:
         if self.compression == "zst":
-            some, self.fed = self.fed[:_ZSTD_CHUNK], self.fed[_ZSTD_CHUNK:]
+            some, self.fed = self.fed[: self.portion], self.fed[self.portion :]
             unpacked: bytes = self.decoder.decompress(some)
+            large = len(unpacked) > _LARGE
+            self.portion = max(_ZSTD_LEAST, self.portion // 4) if large else min(_ZSTD_MOST, self.portion * 2)
             return unpacked
         fed, self.fed = self.fed, b""
         out: bytes = self.decoder.decompress(fed, room)
