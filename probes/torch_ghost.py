@@ -74,7 +74,7 @@ class GhostHooks:
             if covered & held:
                 raise NoGhostRuleError(f"{name}: shares a parameter with another module")
             covered |= held
-            self._names[module] = name
+            self._names[module] = name.removeprefix("inner.")  # signs are drawn from what both frameworks call it
             self._handles.append(module.register_forward_hook(self._on_module, with_kwargs=True))
         missing = [n for n, p in self.anatomy.trainable.items() if id(p) not in covered]
         if missing:
