@@ -104,8 +104,7 @@ def attach(guard: Guard, trainer: Trainer, skip: SkipList | None = None) -> Trai
     trainer._set_signature_columns_if_needed()  # noqa: SLF001  # the list of columns that pruning keeps, since 4.0
     columns: Any = [*(trainer._signature_columns or []), FIELD]  # noqa: SLF001
     trainer._signature_columns = columns  # noqa: SLF001
-    collate: Any = CarryRows(trainer.data_collator)
-    trainer.data_collator = collate if skip is None else SkipCollator(collate, skip, key=FIELD, keep_ids=True)
+    _collate_training(trainer, skip)
     guard.settings.setdefault("trainer", "hf")
     for name in ("per_device_train_batch_size", "gradient_accumulation_steps", "seed", "data_seed"):
         guard.settings.setdefault(name, getattr(trainer.args, name, None))
@@ -114,6 +113,27 @@ def attach(guard: Guard, trainer: Trainer, skip: SkipList | None = None) -> Trai
     guard.any_rank = torch_any_rank
     trainer.add_callback(_Watch(guard, trainer))
     return trainer
+
+
+def _collate_training(trainer: Trainer, skip: SkipList | None) -> None:
+    """Put our collator into the training loader only: evaluation shares the Trainer's, and its rows have no ids."""
+    make = trainer.get_train_dataloader
+
+    def get_train_dataloader(*args: Any, **kwargs: Any) -> Any:
+        plain = trainer.data_collator
+        carry: Any = CarryRows(plain)
+        trainer.data_collator = carry if skip is None else SkipCollator(carry, skip, key=FIELD, keep_ids=True)
+        try:
+            return make(*args, **kwargs)
+        finally:
+            trainer.data_collator = plain
+
+    _replace(trainer, "get_train_dataloader", get_train_dataloader)
+
+
+def _replace(owner: Any, name: str, ours: Callable[..., Any]) -> None:
+    """Replace a method of one object; other Trainers of the process go on as they are."""
+    setattr(owner, name, ours)
 
 
 class _Watch(TrainerCallback):
@@ -127,12 +147,8 @@ class _Watch(TrainerCallback):
         self._said: Judgement | None = None
         self._train = trainer.training_step
         self._clip = trainer.accelerator.clip_grad_norm_
-        # assigned to the object, not the class: other Trainers of the process go on as they are
-        for owner, name, ours in (
-            (trainer, "training_step", self._training_step),
-            (trainer.accelerator, "clip_grad_norm_", self._clip_grad_norm),
-        ):
-            setattr(owner, name, ours)
+        _replace(trainer, "training_step", self._training_step)
+        _replace(trainer.accelerator, "clip_grad_norm_", self._clip_grad_norm)
 
     def _training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         rows = inputs.pop(KEY, None)
@@ -188,7 +204,9 @@ class _Watch(TrainerCallback):
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Tell the Trainer's reporters (TensorBoard, Weights & Biases) about a spike."""
-        del args, state, control, kwargs
+        del args, state, kwargs
         if self._said is not None and self._said.spike:
+            due = control.should_log  # a log of ours would count as the one that this step is due
             self._trainer.log({"cleanse/spike": 1.0, "cleanse/skipped": float(self._said.answer.value != "go_on")})
+            control.should_log = due
         self._said = None

@@ -113,11 +113,15 @@ def test_resuming_with_the_skip_list_passes_the_step_and_keeps_all_rows_in_place
 
 
 def test_two_ranks_keep_a_ledger_each_and_stop_together(tmp_path):
-    guarded(tmp_path, [{"folder": "two", "bad": BAD, "action": "stop", "epochs": 2}], world=2)
+    cases = [{"folder": "watch"}, {"folder": "stop", "action": "stop", "spiking_rank": "1"}]
+    told = guarded(tmp_path, cases, world=2)
     order = replay.order("hf", 48, world_size=2, **ORDER)
-    ends = [json.loads((tmp_path / "two" / f"fed.{rank}.json").read_text())["steps"] for rank in range(2)]
-    assert ends[0] == ends[1] < 12
-    ledger = Ledger(tmp_path / "two" / "guard")
-    assert len(ledger.files) == 2
-    for s in range(1, ends[0] + 1):
-        assert ledger.at(s).micro_batches == order.at(s).micro_batches
+    for folder, end in (("watch", 6), ("stop", 1)):
+        ends = [json.loads((tmp_path / folder / f"fed.{rank}.json").read_text())["steps"] for rank in range(2)]
+        assert ends == [end, end]
+        ledger = Ledger(tmp_path / folder / "guard")
+        assert len(ledger.files) == 2
+        for s in range(1, end + 1):
+            assert ledger.at(s).micro_batches == order.at(s).micro_batches
+    assert "step 1, rank 1: the loss is" in told
+    assert "step 1, rank 0" not in told
