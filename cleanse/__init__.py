@@ -8,20 +8,39 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cleanse.api import scan
     from cleanse.errors import CleanseError, NoRecordsError, UsageError
+    from cleanse.guard import Guard, Ledger
+    from cleanse.replay import OrderUnknown, SkipCollator, order
     from cleanse.summary import ScanResult
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "CleanseError": "cleanse.errors",
+    "Guard": "cleanse.guard",
+    "Ledger": "cleanse.guard",
     "NoRecordsError": "cleanse.errors",
+    "OrderUnknown": "cleanse.replay",
     "ScanResult": "cleanse.summary",
+    "SkipCollator": "cleanse.replay",
     "UsageError": "cleanse.errors",
+    "order": "cleanse.replay",
     "scan": "cleanse.api",
 }
 """Where each public name lives. Importing the package loads none of these modules: that waits for the first use."""
 
-__all__ = ["CleanseError", "NoRecordsError", "ScanResult", "UsageError", "__version__", "scan"]
+__all__ = [
+    "CleanseError",
+    "Guard",
+    "Ledger",
+    "NoRecordsError",
+    "OrderUnknown",
+    "ScanResult",
+    "SkipCollator",
+    "UsageError",
+    "__version__",
+    "order",
+    "scan",
+]
 
 
 def __getattr__(name: str) -> Any:
