@@ -42,8 +42,7 @@ def merge(plan: Plan, committed: Iterable[dict[str, Any]]) -> Corpus:
             events.append((shard, event if event.row < 0 else replace(event, row=event.row + offset)))
     for index, found in source_events(plan, known).items():
         shards = [shard for shard in plan.shards if shard.source.index == index] if found else []
-        for event in found:
-            events.append((_home(shards, offsets, event.row), event))
+        events += [(_home(shards, offsets, event.row), event) for event in found]
     return Corpus(
         types=types,
         offsets=tuple(offsets),

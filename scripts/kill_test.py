@@ -88,7 +88,10 @@ def trial(
         done += len(moments)
         _compare(run, f"killed after {moments} s", reference, run.run(out, workers=2 - rounds % 2))
         if say:
-            print(f"round {rounds}: killed after {moments} s; {done} of {kills} kills; {len(run.problems)} problems")
+            print(
+                f"round {rounds}: killed after {moments} s; {done} of {kills} kills; {len(run.problems)} problems",
+                flush=True,
+            )
         shutil.rmtree(out)
         rounds += 1
     return run.problems

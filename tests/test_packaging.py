@@ -33,7 +33,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     code = (
         "import os, shutil, sys; from setuptools import build_meta\n"
         "ignore = shutil.ignore_patterns('__pycache__', '*.egg-info', '.*')\n"
-        "for name in ('cleanse', 'rules', 'probes'): shutil.copytree(os.path.join(sys.argv[1], name), name, ignore=ignore)\n"
+        "for name in ('cleanse', 'rules', 'probes'):\n"
+        "    shutil.copytree(os.path.join(sys.argv[1], name), name, ignore=ignore)\n"
         "for name in ('pyproject.toml', 'README.md', 'LICENSE'): shutil.copy(os.path.join(sys.argv[1], name), name)\n"
         "print(build_meta.build_wheel('dist'))"
     )
@@ -121,7 +122,7 @@ def test_workers_do_not_load_datasets_or_torch(installed: Path, tmp_path: Path) 
     code = (
         "import sys, cleanse.engines.worker, cleanse.inspection, cleanse.splitting\n"
         "from cleanse.rulepacks import load_packs; load_packs()\n"
-        "print([m for m in ('datasets', 'torch', 'transformers', 'pandas', 'click') if m in sys.modules])"
+        "print([m for m in ('datasets', 'torch', 'transformers', 'polars', 'click') if m in sys.modules])"
     )
     assert run(installed, tmp_path, "-c", code).stdout.strip() == "[]"
 

@@ -52,9 +52,11 @@ def test_workers_serve_a_second_run_and_use_one_thread_each() -> None:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_defect_names_the_piece_and_keeps_its_traceback(workers: int) -> None:
-    with pytest.raises(InternalError, match=r"piece 3: internal error \(ValueError: three") as caught:
-        with LocalEngine(workers) as engine:
-            list(engine.run(_jobs(jobs.fail_on_three, range(6)), _ignore))
+    with (
+        pytest.raises(InternalError, match=r"piece 3: internal error \(ValueError: three") as caught,
+        LocalEngine(workers) as engine,
+    ):
+        list(engine.run(_jobs(jobs.fail_on_three, range(6)), _ignore))
     assert "in fail_on_three" in caught.value.trace
 
 
@@ -67,22 +69,20 @@ def test_a_defect_names_the_piece_and_keeps_its_traceback(workers: int) -> None:
     ],
 )
 def test_what_users_can_mend_is_told_without_a_traceback(workers: int, function, words: str) -> None:
-    with pytest.raises(CleanseError, match=words) as caught:
-        with LocalEngine(workers) as engine:
-            list(engine.run(_jobs(function, [0] * workers), _ignore))
+    with pytest.raises(CleanseError, match=words) as caught, LocalEngine(workers) as engine:
+        list(engine.run(_jobs(function, [0] * workers), _ignore))
     assert not isinstance(caught.value, InternalError)
 
 
 def test_a_killed_worker_names_the_piece_it_was_reading() -> None:
-    with pytest.raises(CleanseError, match=r"piece 2: .*SIGKILL.*memory.*--workers.*same command"):
-        with LocalEngine(2) as engine:
-            list(engine.run(_jobs(jobs.die_of_memory, range(4)), _ignore))
+    words = r"piece 2: .*SIGKILL.*memory.*--workers.*same command"
+    with pytest.raises(CleanseError, match=words), LocalEngine(2) as engine:
+        list(engine.run(_jobs(jobs.die_of_memory, range(4)), _ignore))
 
 
 def test_a_worker_that_exits_is_an_error_and_not_a_hang() -> None:
-    with pytest.raises(CleanseError, match=r"piece \d: .*exit code 7"):
-        with LocalEngine(2) as engine:
-            list(engine.run(_jobs(jobs.exit_quietly, range(4)), _ignore))
+    with pytest.raises(CleanseError, match=r"piece \d: .*exit code 7"), LocalEngine(2) as engine:
+        list(engine.run(_jobs(jobs.exit_quietly, range(4)), _ignore))
 
 
 def test_leaving_on_an_error_ends_the_workers() -> None:

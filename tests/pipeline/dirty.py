@@ -6,11 +6,26 @@ import json
 import random
 from pathlib import Path
 
-WORDS = "the river runs past old mills where children count boats and bread is sold on market days in spring".split()
+WORDS = (
+    "river",
+    "mill",
+    "boat",
+    "bread",
+    "market",
+    "spring",
+    "street",
+    "child",
+    "bridge",
+    "summer",
+    "garden",
+    "window",
+)
 BAD_UTF8 = b'{"id": 900001, "instruction": "Say it.", "input": "", "output": "It\x92s foo"}'
 SURROGATE = b'{"id": 900002, "instruction": "Smile.", "input": "", "output": "smile \\ud83d end"}'
 BIDI = '{"id": 900003, "instruction": "Read it.", "input": "", "output": "a \u202egnirts\u202c b"}'.encode()
-ZERO_WIDTH = '{ "id": 900004, "instruction": "Write plain text.", "input": "", "output": "plain\u200b tex\u200bt here" }'.encode()
+ZERO_WIDTH = (
+    '{ "id": 900004, "instruction": "Write plain text.", "input": "", "output": "plain\u200b tex\u200bt here" }'
+).encode()
 MIXED = b'{"id": "five", "instruction": "Count to five for me.", "input": "", "output": "One two three four five."}'
 EMPTY = b'{"id": 900006, "instruction": "Answer me.", "input": "", "output": ""}'
 KINDS = {

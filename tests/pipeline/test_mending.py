@@ -89,7 +89,7 @@ def test_values_over_several_lines_become_one_line_each() -> None:
 
 
 def test_binary_inputs_become_json_by_value() -> None:
-    import datetime
+    import datetime as dt
     from decimal import Decimal
 
     batch = pa.record_batch(
@@ -97,11 +97,11 @@ def test_binary_inputs_become_json_by_value() -> None:
             "b": pa.array([b"\xff"]),
             "j": pa.array(['{"k":[1,null]}'], pa.json_()),
             "d": pa.array([Decimal("1.10")]),
-            "t": pa.array([datetime.datetime(2024, 1, 2)]),
+            "t": pa.array([dt.datetime(2024, 1, 2, tzinfo=dt.timezone.utc)]),
         }
     )
     written = b"".join(lines(Mended(batch, {}), np.array([True]), None))
-    assert json.loads(written) == {"b": "/w==", "j": {"k": [1, None]}, "d": "1.10", "t": "2024-01-02T00:00:00"}
+    assert json.loads(written) == {"b": "/w==", "j": {"k": [1, None]}, "d": "1.10", "t": "2024-01-02T00:00:00+00:00"}
 
 
 def test_nothing_kept_is_nothing_written() -> None:

@@ -115,27 +115,30 @@ def test_a_killed_scan_holds_nothing(tmp_path: Path) -> None:
     RunState(tmp_path, ME).close()
 
 
+def fail_after_work(out: Path, error: CleanseError) -> None:
+    with RunState(out, ME) as state:
+        write_json(state.path("inspect", 0, ".json"), [])
+        raise error
+
+
 def test_a_run_that_came_to_nothing_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(UsageError), RunState(tmp_path / "out", ME):
         raise UsageError("no such format")
     assert not (tmp_path / "out").exists()
-    with pytest.raises(NoRecordsError), RunState(tmp_path / "out", ME) as state:
-        write_json(state.path("inspect", 0, ".json"), [])
-        raise NoRecordsError("empty")
+    with pytest.raises(NoRecordsError):
+        fail_after_work(tmp_path / "out", NoRecordsError("empty"))
     assert not (tmp_path / "out").exists()
 
 
 def test_a_run_with_work_done_is_kept_for_the_next(tmp_path: Path) -> None:
-    with pytest.raises(CleanseError), RunState(tmp_path / "out", ME) as state:
-        write_json(state.path("inspect", 0, ".json"), [])
-        raise CleanseError("worker killed")
+    with pytest.raises(CleanseError):
+        fail_after_work(tmp_path / "out", CleanseError("worker killed"))
     assert (tmp_path / "out" / ".cleanse" / "inspect" / "000000.json").exists()
 
 
 def test_an_uncommitted_file_does_not_exist(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), committed(tmp_path / "a") as temporary:
-        temporary.write_text("half")
-        raise RuntimeError
+    with pytest.raises(TypeError), committed(tmp_path / "a") as temporary:
+        temporary.write_text(temporary.write_text("half"))  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
     (tmp_path / ".cleanse").mkdir()
     (tmp_path / ".cleanse" / "b.tmp").write_text("left by a killed process")
