@@ -76,7 +76,7 @@ def opacus_norms(probe: TorchProbe, ids: Tensor) -> list[float]:
         wrapped = GradSampleModule(probe.model.train(), batch_first=True, loss_reduction="sum", strict=False)
         try:
             out: Any = wrapped(ids)
-            mean_losses(out if isinstance(out, Tensor) else out.logits, ids).sum().backward()
+            mean_losses(out if isinstance(out, Tensor) else out.logits, ids).sum().backward()  # type: ignore[no-untyped-call]
             total = sum(p.grad_sample.flatten(1).double().square().sum(1) for p in params)
             norms: list[float] = total.sqrt().tolist()
         finally:
