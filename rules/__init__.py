@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
-from . import hexdump, mojibake, profile, repairs, repetition, structure, surprisal, tokens, trainer
+from . import hexdump, mojibake, profile, regional, repairs, repetition, structure, surprisal, tokens, trainer
 
-__all__ = ["hexdump", "mojibake", "profile", "repairs", "repetition", "structure", "surprisal", "tokens", "trainer"]
+__all__ = [
+    "hexdump",
+    "mojibake",
+    "profile",
+    "regional",
+    "repairs",
+    "repetition",
+    "structure",
+    "surprisal",
+    "tokens",
+    "trainer",
+]

@@ -12,6 +12,7 @@ from . import profile_columns as col
 from .misread import badness, mend_misread, remains
 from .profile import profile_of
 from .ratios import share
+from .transcoding import find_transcoding
 
 
 def _judged(texts: TextBatch) -> NDArray[np.float64]:
@@ -24,7 +25,7 @@ def _judge(texts: TextBatch) -> NDArray[np.float64]:
     for segment in np.flatnonzero(profile_of(texts)[col.UTF8_IN_TEXT] > 0):
         text = texts.text(int(segment))
         before = badness(text)
-        if before:
+        if before and find_transcoding(text) is None:
             values[segment] = before, remains(mend_misread(text))
     return values
 

@@ -9,6 +9,8 @@ from importlib.resources import files
 import numpy as np
 from numpy.typing import NDArray
 
+from cleanse.measures import TextBatch
+
 from . import classes as c
 
 UNKNOWN = 999
@@ -47,3 +49,15 @@ def letter_score(letter: str) -> int:
     if floor == 0:
         return UNKNOWN
     return int(kernel.score_alone(model().table, kernel.fold(ord(letter), packed & c.CLASS_MASK), floor))
+
+
+def mean_surprisal(text: str) -> float:
+    """Nats per character of one text; NaN when nothing of it is modelled."""
+    from . import surprisal_kernel as kernel  # noqa: PLC0415 - numba loads when text is measured
+
+    texts, known = TextBatch.from_texts([text]), model()
+    out = np.zeros((1, kernel.N_COLUMNS), np.int64)
+    every = np.ones(1, np.bool_)
+    characters = c.character_table()
+    kernel.surprisal(texts.data, texts.offsets, every, characters, known.table, known.floors, known.ceilings, out)
+    return float(out[0, 0] / kernel.EIGHTHS / out[0, 1]) if out[0, 1] else float("nan")

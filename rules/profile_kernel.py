@@ -46,7 +46,7 @@ def decode(data: NDArray[np.uint8], i: int) -> tuple[int, int]:
 
 
 @njit(cache=True, nogil=True)
-def zero_width_fits(  # noqa: PLR0911 - a table of cases
+def zero_width_fits(
     cp: int, prev: int, following: int, joins: NDArray[np.bool_], unspaced: NDArray[np.bool_], first: bool
 ) -> bool:
     """Whether a zero-width character is ordinary between these two characters (packed as in the table)."""
@@ -109,6 +109,7 @@ def profile(
         screen = in_screen = 0
         worst = 0.0
         in_flag = False
+        before = np.int64(0)  # the last character beyond ASCII, while no ASCII came after it
         while i < end:
             b = np.int64(data[np.uint64(i)])
             if 97 <= b <= 122:  # most of most text: small Latin letters, a word at a time
@@ -137,6 +138,7 @@ def profile(
                     per_script[script] += script_n
                     script, script_n = np.int64(c.LATIN), n
                 marks = strays = need_1252 = need_1251 = 0
+                before = np.int64(0)
                 prev = np.int64(c.LOWER | (c.LATIN << c.SCRIPT_SHIFT))
                 in_screen += n
                 if in_screen >= SCREEN:
@@ -153,8 +155,7 @@ def profile(
                         mixed += 1
                     word = word_latin = word_look = 0
                 run = chars - run_start
-                if run > longest_run:
-                    longest_run = run
+                longest_run = max(longest_run, run)
                 if run >= ENCODED_MIN and _is_encoded(run, run_alnum, run_changes):
                     encoded_chars += run
                     encoded_run = max(encoded_run, run)
@@ -162,6 +163,7 @@ def profile(
                 spaces += 1
                 run_start = chars
                 run_alnum = run_changes = marks = strays = need_1252 = need_1251 = 0
+                before = np.int64(0)
                 run_kind = np.int64(c.PUNCT)
                 prev = np.int64(c.SPACE)
                 in_flag = False
@@ -171,12 +173,17 @@ def profile(
                 cp = b
                 i += 1
                 need_1252 = need_1251 = 0
+                before = np.int64(0)
                 screen += pairs[np.uint64((last << 7) | b)]
                 last = b
                 in_screen += 1
             else:
                 cp, i = decode(data, i)
                 last = np.int64(32)
+                # UTF-8 that was read as Mac Roman: a root sign or a low quotation mark, then another odd sign.
+                if (before == 0x221A and cp < 0x2123) or (before == 0x201A and cp == 0xC4):
+                    sequences += 1
+                before = cp
                 # UTF-8 that was read as windows-1252 or -1251: a lead byte, then its continuation bytes.
                 if cp < 0x2200:
                     v = byte_1252[cp]
@@ -283,8 +290,8 @@ def profile(
                             counts[col.STRAY_TAGS] += 1
                             stray = True
                     elif kind == c.VARIATION:
-                        before = prev & c.CLASS_MASK
-                        if before in (c.LOWER, c.UPPER, c.SPACE, c.NEWLINE) or before >= c.CONTROL:
+                        held = prev & c.CLASS_MASK
+                        if held in (c.LOWER, c.UPPER, c.SPACE, c.NEWLINE) or held >= c.CONTROL:
                             counts[col.STRAY_VARIATION] += 1
                             stray = True
                     if stray:

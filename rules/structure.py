@@ -9,7 +9,6 @@ from cleanse import measures
 from cleanse.measures import Measure, TextBatch, Values, register
 from cleanse.records import Role
 
-
 Flags = NDArray[np.bool_]
 
 

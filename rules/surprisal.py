@@ -30,7 +30,7 @@ def _compute(texts: TextBatch) -> NDArray[np.int64]:
     return out
 
 
-_FOREIGN = 32  # bytes beyond ASCII from which the screen, which knows ASCII only, has too little to say
+_FOREIGN = 12  # bytes beyond ASCII from which the screen, which knows ASCII only, has too little to say
 
 
 def _wanted(texts: TextBatch) -> NDArray[np.bool_]:

@@ -40,6 +40,7 @@ CEILING_MARGIN = 1.12  # over that quantile; a script's ceiling is at least LOWE
 LOWEST_CEILING = 4.0
 FEW_BLOCKS = 400  # with fewer held-out blocks the top has no tail to speak of: a wider margin over the highest
 FEW_MARGIN = 1.5
+FEW_LOWEST = 6.5  # nats: other languages of such a script may look unlike the few known ones
 ASCII = 128
 SCREENED = 0.985  # share of natural blocks that the quick screen clears
 MOST_LEFT = 0.03  # bad sequences per character that a mended text may keep
@@ -180,6 +181,7 @@ def ceilings_of(
     characters: NDArray[np.uint16],
 ) -> NDArray[np.int64]:
     """Highest block sum of natural text by script: of the script as a whole, and of each language in it."""
+    scripts = characters >> c.SCRIPT_SHIFT
     lowest = LOWEST_CEILING * kernel.EIGHTHS * kernel.BLOCK
     nats = kernel.EIGHTHS * kernel.BLOCK
     by_script: defaultdict[int, list[NDArray[np.int64]]] = defaultdict(list)
@@ -205,7 +207,9 @@ def ceilings_of(
         here = np.concatenate(parts)
         few = len(here) < FEW_BLOCKS
         top = max(tops[number], float(np.quantile(here, 1 if few else CEILING_QUANTILE)))
-        ceilings[number] = int(max(lowest, (FEW_MARGIN if few else CEILING_MARGIN) * top))
+        letters = int((scripts == number).sum())
+        least = lowest if not few else nats * (FEW_LOWEST if letters < ALPHABET // 2 else UNSEEN_CEILING)
+        ceilings[number] = int(max(least, (FEW_MARGIN if few else CEILING_MARGIN) * top))
         print(
             f"  {c.script_codes()[number]}: {len(here):7,} blocks, mean {here.mean() / nats:.2f}, "
             f"99 % {np.quantile(here, 0.99) / nats:.2f}, top {here.max() / nats:.2f}, "
