@@ -81,18 +81,29 @@ class Trainer:
 
     def _plain(self, talk: Conversation, *, rejected: bool) -> tuple[NDArray[np.int64], Mask, list[int]]:
         """Prompt and answer as they stand, with EOS: what TRL does with strings."""
+        if not talk.plain:
+            return self._untemplated(talk.rejected if rejected and talk.rejected is not None else talk.turns)
         answer = talk.rejected_text if rejected else talk.answer_text
         eos = self.loaded.named.get("eos_token", "")
-        if not talk.plain:  # turns, and no template to write them with: their texts, one after the other
-            prompt, answer = "", "\n".join(str(turn.get("content") or "") for turn in talk.turns)
-        else:
-            prompt = talk.prompt_text
         answer = answer if eos and answer.endswith(eos) else answer + eos
-        whole = _ids(self.loaded, prompt + answer, special=True)
-        if not prompt or self.settings.loss == "all":
+        whole = _ids(self.loaded, talk.prompt_text + answer, special=True)
+        if talk.document or self.settings.loss == "all":
             return whole, np.ones(len(whole), np.bool_), [0, len(whole)]
-        before = common_prefix(_ids(self.loaded, prompt, special=True), whole)
+        before = common_prefix(_ids(self.loaded, talk.prompt_text, special=True), whole)
         return whole, np.arange(len(whole)) >= before, [0, before, len(whole)]
+
+    def _untemplated(self, turns: Sequence[dict[str, object]]) -> tuple[NDArray[np.int64], Mask, list[int]]:
+        """Turns for a tokenizer without a chat template: one line each, loss on those of the assistant."""
+        lines = [f"{turn.get('content') or ''}\n" for turn in turns]
+        ends = np.cumsum([len(line) for line in lines]).tolist()
+        spans = [
+            (end - len(line), end)
+            for turn, line, end in zip(turns, lines, ends, strict=True)
+            if turn.get("role") == "assistant" and not _switched_off(turn)
+        ]
+        ids, offsets = _encode(self.loaded, "".join(lines))
+        trained = np.ones(len(ids), np.bool_) if self.settings.loss == "all" else mask_of(offsets, spans)
+        return ids, trained, _edges(trained)
 
     def _templated(
         self, turns: Sequence[dict[str, object]], talk: Conversation
@@ -110,8 +121,7 @@ class Trainer:
             trained &= np.arange(len(ids)) >= start
         if loss in ("answers", "assistant"):
             trained &= mask_of(offsets, _answers(template, rendered, turns, talk))
-        change = np.flatnonzero(np.diff(trained.astype(np.int8))) + 1
-        return ids, trained, [0, *(int(i) for i in change), len(ids)]
+        return ids, trained, _edges(trained)
 
     def cut(self, trained: Mask, edges: Sequence[int]) -> NDArray[np.int64]:
         """The tokens that stay. ``edges`` bound the stretches of prompt and answer, in turn."""
@@ -148,6 +158,12 @@ def mask_of(offsets: NDArray[np.int64], spans: Spans) -> Mask:
     inside = which < len(spans)
     mask: Mask = inside & (offsets[:, 1] > starts[np.minimum(which, len(spans) - 1)])
     return mask
+
+
+def _edges(trained: Mask) -> list[int]:
+    """Where prompt and answer alternate, both ends included."""
+    change = np.flatnonzero(np.diff(trained.astype(np.int8))) + 1
+    return [0, *(int(i) for i in change), len(trained)]
 
 
 def _answers(
