@@ -115,7 +115,9 @@ class _TypedReader:
     def _parquet(self) -> Iterator[pa.RecordBatch]:
         try:
             # Without pre-buffering and with a small buffer, pages are read as they are needed.
-            file = pq.ParquetFile(self.shard.source.path, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True)
+            file = pq.ParquetFile(
+                self.shard.source.path, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True
+            )
         except _ERRORS as error:
             self._failed(error)
             return

@@ -10,19 +10,20 @@ from cleanse.sources.features import is_json
 def usual_type(kind: pa.DataType) -> pa.DataType:
     """The type in its usual layout; values stay the same."""
     t = pa.types
+    made = kind
     if t.is_dictionary(kind) or t.is_run_end_encoded(kind):
-        return usual_type(kind.value_type)
-    if t.is_large_string(kind) or t.is_string_view(kind):
-        return pa.string()
-    if t.is_large_binary(kind) or t.is_binary_view(kind):
-        return pa.binary()
-    if t.is_list(kind) or t.is_large_list(kind) or t.is_list_view(kind) or t.is_large_list_view(kind):
-        return pa.list_(usual_type(kind.value_type))
-    if t.is_struct(kind):
-        return pa.struct([pa.field(child.name, usual_type(child.type)) for child in kind])
-    if isinstance(kind, pa.BaseExtensionType) and not is_json(kind):
-        return usual_type(kind.storage_type)
-    return kind
+        made = usual_type(kind.value_type)
+    elif t.is_large_string(kind) or t.is_string_view(kind):
+        made = pa.string()
+    elif t.is_large_binary(kind) or t.is_binary_view(kind):
+        made = pa.binary()
+    elif t.is_list(kind) or t.is_large_list(kind) or t.is_list_view(kind) or t.is_large_list_view(kind):
+        made = pa.list_(usual_type(kind.value_type))
+    elif t.is_struct(kind):
+        made = pa.struct([pa.field(child.name, usual_type(child.type)) for child in kind])
+    elif isinstance(kind, pa.BaseExtensionType) and not is_json(kind):
+        made = usual_type(kind.storage_type)
+    return made
 
 
 def usual_schema(schema: pa.Schema) -> pa.Schema:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
-_C1_IN_1252 = frozenset(range(0x80, 0xA0)) - {0x81, 0x8D, 0x8F, 0x90, 0x9D}
+_CESU = re.compile(rb"\xed[\xa0-\xbf]")
+_HIGH_RUN = re.compile(rb"[\x80-\xff]+")
+_NOT_1252 = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")  # the bytes that windows-1252 leaves undefined
+_LAST_ASCII = "\x7f"
+_FEW = 4  # bytes beyond ASCII, below which a script cannot be told
 _NEVER_TEXT = frozenset(b"\xfe\xff")  # thorn and y-diaeresis in Latin-1: far likelier damage than text
 
 # Encoding -> whether a character is one that text in this encoding mostly consists of.
@@ -24,29 +29,26 @@ _SURE = 0.7  # share of the characters that must be of the encoding's script
 
 def likely(raw: bytes, offset: int) -> str:
     """What the byte at ``offset`` probably is, as the end of a sentence: "likely windows-1252"."""
-    if raw[offset] == 0xED and 0xA0 <= (raw[offset + 1 : offset + 2] or b"\0")[0] <= 0xBF:
+    if _CESU.match(raw, offset):
         return "likely a UTF-16 surrogate encoded on its own (CESU-8)"
     sample = raw[max(0, offset - _SAMPLE // 2) : offset + _SAMPLE // 2]
     text = sample.decode("utf-8", "surrogateescape")
     lost = sum(1 for c in text if "\udc80" <= c <= "\udcff")
-    if sum(1 for c in text if c > "\x7f") > 2 * lost:
+    if sum(1 for c in text if c > _LAST_ASCII) > 2 * lost:
         return "UTF-8 otherwise: likely a character that was cut or overwritten"
-    high = [b for b in sample if b >= 0x80]
-    runs = sum(1 for a, b in zip(sample, sample[1:], strict=False) if a >= 0x80 and b >= 0x80)
-    if 2 * runs > len(high) > 3:  # mostly neighbours: a script of its own, not accents among ASCII
+    runs = [len(run) for run in _HIGH_RUN.findall(sample)]
+    if sum(runs) >= _FEW and 2 * sum(n for n in runs if n > 1) > sum(runs):  # a script of its own, no mere accents
         for encoding, typical in _SCRIPTS.items():
             if _share(sample, encoding, typical) >= _SURE:
                 return f"likely {_NAMES.get(encoding, encoding)}"
-    if raw[offset] in _NEVER_TEXT:
+    if raw[offset] in _NEVER_TEXT or _NOT_1252.search(sample):
         return "no text encoding is likely: damaged or binary"
-    if all(b >= 0xA0 or b in _C1_IN_1252 for b in high):
-        return "likely windows-1252"
-    return "no text encoding is likely: damaged or binary"
+    return "likely windows-1252"
 
 
 def _share(sample: bytes, encoding: str, typical: Callable[[str], bool]) -> float:
     """Share of the non-ASCII characters that are typical, if the sample is decoded so (0 if it cannot be)."""
     text = sample.decode(encoding, "ignore")
     lost = len(sample) - len(text.encode(encoding, "ignore"))
-    foreign = [c for c in text if ord(c) >= 0x80]
+    foreign = [c for c in text if c > _LAST_ASCII]
     return sum(map(typical, foreign)) / (len(foreign) + lost) if foreign else 0.0

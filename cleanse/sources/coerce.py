@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import orjson
@@ -40,16 +41,42 @@ def json_text(value: Any) -> str:
 def dump(value: Any) -> bytes:
     """A value as one line of JSON; NaN and infinities as the literals that Python writes."""
     made = orjson.dumps(value, default=str)
-    if b"null" in made:  # orjson writes null for NaN
+    if b"null" in made and not _is_finite(value):  # orjson writes null for NaN
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode()
     return made
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(map(_is_finite, value.values()))
+    return not isinstance(value, list) or all(map(_is_finite, value))
+
+
+def holds_texts(value: Any, target: Target) -> bool:
+    """Whether strings (or nulls) stand wherever the target may change a value: then nothing has to change."""
+    if value is None:
+        return True
+    kind = type(value)
+    if target.as_json or target.usual is not None:
+        return kind is str
+    if kind is dict:
+        for below in target.watched:
+            child = value.get(below.name)
+            if child is not None and not holds_texts(child, below):
+                return False
+    elif kind is list and target.item is not None and target.item.is_mixed:
+        for child in value:
+            if not holds_texts(child, target.item):
+                return False
+    return True
 
 
 def coerce(value: dict[str, Any], target: Target, row: int, events: list[ReadEvent]) -> dict[str, Any]:
     """The record with JSON text where its target wants text; the same object where nothing had to change.
 
-    Adds a MIXED_TYPE event for values that are not of their path's usual kind. Raises KeyError for a key
-    that the target does not have.
+    Adds a MIXED_TYPE event for values that are not of their path's usual kind.
     """
     before = len(events)
     made = _object(value, target, "", row, events)
@@ -59,15 +86,15 @@ def coerce(value: dict[str, Any], target: Target, row: int, events: list[ReadEve
 
 def _object(value: dict[str, Any], target: Target, path: str, row: int, events: list[ReadEvent]) -> dict[str, Any]:
     made = value
-    for key, child in value.items():
-        below = target.by_name[key]
-        if child is None or (type(child) is str and not below.as_json and below.usual is None):
+    for below in target.watched:
+        child = value.get(below.name)
+        if child is None:
             continue
-        new = coerce_value(child, below, f"{path}.{key}" if path else key, row, events)
+        new = coerce_value(child, below, f"{path}.{below.name}" if path else below.name, row, events)
         if new is not child:
             if made is value:
                 made = dict(value)
-            made[key] = new
+            made[below.name] = new
     return made
 
 
@@ -82,9 +109,9 @@ def coerce_value(value: Any, target: Target, path: str, row: int, events: list[R
         return json_text(value)
     if target.usual is Kind.STRING and kind is not Kind.STRING:
         return json_text(value)
-    if kind is Kind.OBJECT and target.fields:
+    if kind is Kind.OBJECT and target.watched:
         return _object(value, target, path, row, events)
-    if kind is Kind.LIST and target.item is not None:
+    if kind is Kind.LIST and target.item is not None and target.item.is_mixed:
         made = [coerce_value(v, target.item, f"{path}[{i}]", row, events) for i, v in enumerate(value)]
         return made if any(a is not b for a, b in zip(made, value, strict=True)) else value
     return value

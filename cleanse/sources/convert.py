@@ -34,7 +34,7 @@ class Conformer:
                 columns.append(pa.nulls(batch.num_rows, target.type))
             else:
                 columns.append(convert(batch.column(at), target, rows, events))
-        if not columns:  # from no arrays a batch would have no rows
+        if not columns and self.schema is not None:  # from no arrays a batch would have no rows
             return batch.replace_schema_metadata(self.schema.metadata)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
@@ -45,7 +45,7 @@ def convert(array: pa.Array, target: Target, rows: NDArray[np.int64], events: li
         return array
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), target.type)
-    if not _is_mixed(target):
+    if not target.is_mixed:
         whole = _cast(array, target.type)
         if whole is not None:
             return whole
@@ -55,24 +55,12 @@ def convert(array: pa.Array, target: Target, rows: NDArray[np.int64], events: li
     return pa.array(values, target.plain).cast(target.type)
 
 
-def _is_mixed(target: Target) -> bool:
-    below = (*target.fields, *([target.item] if target.item else []))
-    return target.as_json or target.usual is not None or any(map(_is_mixed, below))
-
-
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array | None:
     """The array in another type that holds its values exactly, or None."""
     if array.type == kind:
         return array
     if pa.types.is_struct(kind) and pa.types.is_struct(array.type):
-        columns = dict(zip([child.name for child in array.type], array.flatten(), strict=True))
-        made = []
-        for child in kind:
-            column = columns.get(child.name)
-            made.append(pa.nulls(len(array), child.type) if column is None else _cast(column, child.type))
-        if any(column is None for column in made):
-            return None
-        return pa.StructArray.from_arrays(made, fields=list(kind), mask=array.is_null())
+        return _cast_struct(array, kind)
     if pa.types.is_list(kind) and pa.types.is_list(array.type):
         values = _cast(array.flatten(), kind.value_type)
         if values is None:
@@ -84,6 +72,17 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array | None:
         return array.cast(kind, safe=True)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
+
+
+def _cast_struct(array: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    columns = dict(zip([child.name for child in array.type], array.flatten(), strict=True))
+    made = []
+    for child in kind:
+        column = columns.get(child.name)
+        made.append(pa.nulls(len(array), child.type) if column is None else _cast(column, child.type))
+    if any(column is None for column in made):
+        return None
+    return pa.StructArray.from_arrays(made, fields=list(kind), mask=array.is_null())
 
 
 def plain(value: Any) -> Any:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from cleanse.blocks import RawLines, RecordBlock
 from cleanse.records import EventKind, ReadEvent
 from cleanse.sources.arrowtypes import distinct
-from cleanse.sources.candidates import BOM, Candidates, check_utf8, leave_out_bom, set_oversized_apart
+from cleanse.sources.candidates import BOM, Candidates, check_utf8, set_oversized_apart
 from cleanse.sources.convert import Conformer
 from cleanse.sources.errors import SourceError
 from cleanse.sources.fileevents import Blanks, closing_block, stream_events

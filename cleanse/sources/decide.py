@@ -41,12 +41,30 @@ class Target:
     n_usual: int = 0
     item: Target | None = None
     fields: tuple[Target, ...] = ()
-    by_name: dict[str, Target] = field(default_factory=dict, compare=False, repr=False)
+    watched: tuple[Target, ...] = field(init=False, compare=False, repr=False)
+    """The fields at or below which values may have to change."""
+
+    is_mixed: bool = field(init=False, compare=False, repr=False)
+    """Whether values at or below this path may have to change, or are worth an event."""
+
+    def __post_init__(self) -> None:
+        watched = tuple(t for t in self.fields if t.is_mixed)
+        here = self.as_json or self.usual is not None
+        object.__setattr__(self, "watched", watched)
+        object.__setattr__(self, "is_mixed", here or bool(watched) or bool(self.item and self.item.is_mixed))
 
     @property
     def has_json(self) -> bool:
         """Whether any value at or below this path becomes JSON text."""
         return self.as_json or any(t.has_json for t in self.fields) or bool(self.item and self.item.has_json)
+
+    @property
+    def json_is_mostly_text(self) -> bool:
+        """Whether the paths that become JSON text hold strings more often than anything else."""
+        if self.as_json:
+            return self.usual is Kind.STRING
+        below = [*self.fields, *([self.item] if self.item else [])]
+        return all(t.json_is_mostly_text for t in below)
 
     @property
     def schema(self) -> pa.Schema:
@@ -71,7 +89,6 @@ def _struct(name: str, node: Node, depth: int) -> Target:
         type=pa.struct([pa.field(t.name, t.type) for t in fields]),
         plain=pa.struct([pa.field(t.name, t.plain) for t in fields]),
         fields=fields,
-        by_name={t.name: t for t in fields},
     )
 
 

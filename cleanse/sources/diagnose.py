@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,9 @@ from cleanse.sources.shown import excerpt, shown
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MIN_INT, _MAX_INT = -(1 << 63), (1 << 64) - 1
+_INT_DIGITS = 21  # of the longest integer that may fit 64 bits, its sign and a spare one
 _SAFE = 1 << 53
+_AROUND = 60  # characters quoted on both sides
 
 
 @dataclass
@@ -33,7 +36,7 @@ class Verdict:
     has_big: bool = False  # an integer that a double cannot hold
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """Leaves the standard parser with a verdict."""
 
     def __init__(self, kind: EventKind, detail: str) -> None:
@@ -54,10 +57,9 @@ def diagnose(raw: bytes, *, last: bool) -> Verdict:
             return _wrong(EventKind.TRUNCATED, "the file ends inside a character", raw, error.start)
         found = f"byte 0x{raw[error.start]:02x} at offset {error.start}"
         return _wrong(EventKind.INVALID_UTF8, f"{found}; {likely(raw, error.start)}", raw, error.start)
+    words, position = "", 0
     try:
-        words = ""
         value = orjson.loads(raw)
-        position = 0
     except orjson.JSONDecodeError as error:
         words, position = error.msg, error.pos
         if last and "end of data" in words:
@@ -68,60 +70,75 @@ def diagnose(raw: bytes, *, last: bool) -> Verdict:
     return _strict(raw, words, position)
 
 
-def _strict(raw: bytes, words: str, position: int) -> Verdict:
-    """Reads with the standard parser: slower, but it shows what it reads to hooks. ``words``: why orjson refused."""
-    verdict = Verdict()
-    exotic = False
+class _Hooks:
+    """What the standard parser shows while it reads: it is slower than orjson, but nothing is lost unseen."""
 
-    def constant(literal: str) -> float:
-        nonlocal exotic
-        exotic = True
+    def __init__(self) -> None:
+        self.literals = False  # NaN or Infinity was among them
+        self.big = False
+
+    def constant(self, literal: str) -> float:
+        self.literals = True
         return float(literal)
 
-    def integer(digits: str) -> int:
-        number = int(digits) if len(digits) <= 21 else _MAX_INT + 1  # noqa: PLR2004 - sign and 20 digits
+    def integer(self, digits: str) -> int:
+        number = int(digits) if len(digits) <= _INT_DIGITS else _MAX_INT + 1
         if not _MIN_INT <= number <= _MAX_INT:
-            raise _Refused(EventKind.NUMBER_OUT_OF_RANGE, f"{shown(digits, 40)} does not fit 64 bits")
-        verdict.has_big |= abs(number) > _SAFE
+            raise _RefusedError(EventKind.NUMBER_OUT_OF_RANGE, f"{shown(digits, 40)} does not fit 64 bits")
+        self.big |= abs(number) > _SAFE
         return number
 
-    def real(literal: str) -> float:
+    def real(self, literal: str) -> float:
         number = float(literal)
-        if number in (float("inf"), float("-inf")):
-            raise _Refused(EventKind.NUMBER_OUT_OF_RANGE, f"{shown(literal, 40)} does not fit a double")
+        if math.isinf(number):
+            raise _RefusedError(EventKind.NUMBER_OUT_OF_RANGE, f"{shown(literal, 40)} does not fit a double")
         return number
 
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    def pairs(self, items: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(items)
         if len(made) != len(items):
-            keys = [key for key, _ in items]
-            twice = next(key for key in made if keys.count(key) > 1)
-            raise _Refused(EventKind.DUPLICATE_KEY, f"the key {shown(twice, 60)!r} stands twice in one object")
+            twice = Counter(key for key, _ in items).most_common(1)[0][0]
+            detail = f"the key {shown(twice, 60)!r} stands twice in one object"
+            raise _RefusedError(EventKind.DUPLICATE_KEY, detail)
         return made
 
+    def parse(self, raw: bytes) -> Any:
+        return json.loads(
+            raw,
+            parse_constant=self.constant,
+            parse_int=self.integer,
+            parse_float=self.real,
+            object_pairs_hook=self.pairs,
+        )
+
+
+def _strict(raw: bytes, words: str, position: int) -> Verdict:
+    """The verdict on UTF-8 text; ``words``: why orjson refused it, at ``position`` ("" where it did not)."""
+    hooks = _Hooks()
+    refused = f"{words} at character {position}"
     try:
-        value = json.loads(raw, parse_constant=constant, parse_int=integer, parse_float=real, object_pairs_hook=pairs)
-    except _Refused as refused:
-        return _wrong(refused.kind, refused.detail, raw, 0)
-    except RecursionError:
-        return _wrong(EventKind.UNPARSEABLE, "nested too deeply to be a record", raw, 0)
-    except ValueError as error:
-        said = words or str(error)
-        return _wrong(EventKind.UNPARSEABLE, f"{said} at character {position}", raw, position)
+        value = hooks.parse(raw)
+    except _RefusedError as error:
+        return _wrong(error.kind, error.detail, raw, 0)
+    except (ValueError, RecursionError) as error:
+        return _wrong(EventKind.UNPARSEABLE, refused if words else str(error), raw, position)
     if not isinstance(value, dict):
         return _wrong(EventKind.NOT_AN_OBJECT, f"expected an object, found {_kind(value)}", raw, 0)
     surrogate = _find_surrogate(value, "")
     if surrogate is not None:
-        path, at, text = surrogate
-        said = f"{shown(path, 80)}: lone surrogate U+{ord(text[at]):04X} at character {at}"
-        around = text[max(0, at - 60) : at + 60]
-        return Verdict(EventKind.LONE_SURROGATE, said, {}, shown(path), at, shown(around))
-    if exotic:
+        return _lone_surrogate(*surrogate)
+    if words and not hooks.literals:
+        return _wrong(EventKind.UNPARSEABLE, refused, raw, position)
+    verdict = Verdict(value=value, has_big=hooks.big)
+    if hooks.literals:
         _find_odd(value, "", verdict.odd_numbers)
-    elif words:
-        return _wrong(EventKind.UNPARSEABLE, f"{words} at character {position}", raw, position)
-    verdict.value = value
     return verdict
+
+
+def _lone_surrogate(path: str, at: int, text: str) -> Verdict:
+    said = f"{shown(path, 80)}: lone surrogate U+{ord(text[at]):04X} at character {at}"
+    around = shown(text[max(0, at - _AROUND) : at + _AROUND])
+    return Verdict(EventKind.LONE_SURROGATE, said, {}, shown(path), at, around)
 
 
 def _wrong(kind: EventKind, detail: str, raw: bytes, at: int) -> Verdict:

@@ -7,7 +7,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as paj
 
-
 _SAFE = float(1 << 53)
 _SLACK = 64  # the parser's block must be larger than the data, or objects straddle two of its blocks
 

@@ -6,7 +6,6 @@ Imported in the main process only: workers read the spooled files and never impo
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -75,7 +74,7 @@ def _write(title: str, records: Any, path: Path) -> None:
             while first is not None:
                 writer.write_batch(first)
                 first = next(batches, None)
-        os.replace(part, path)
+        part.replace(path)
     except SourceError:
         raise
     except Exception as error:

@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 import orjson
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from cleanse.blocks import RawLines, RecordBlock
 from cleanse.records import EventKind, ReadEvent
 from cleanse.sources.candidates import Candidates, check_shape, check_utf8, set_oversized_apart
-from cleanse.sources.coerce import coerce, dump
+from cleanse.sources.coerce import coerce, dump, holds_texts
 from cleanse.sources.decide import decide
 from cleanse.sources.diagnose import diagnose
 from cleanse.sources.errors import SourceError
 from cleanse.sources.fastjson import cast_columns, doubtful_rows, empty, parse, parse_pieces
+from cleanse.sources.jsontext import quoted
 from cleanse.sources.large import note_large
 from cleanse.sources.lines import Lines
 from cleanse.sources.model import ShardFacts, Source
@@ -27,6 +29,7 @@ _SPACED_COLON = re.compile(rb'"[ \t\r\n]+:')
 _KEY = re.compile(rb'"[ \t\r\n]*:')
 _PROBED = 64  # first records of a shard that show the parser which columns to expect
 _SAFE = float(1 << 53)
+Places = NDArray[np.int64]
 
 
 class JsonParser:
@@ -48,10 +51,12 @@ class JsonParser:
         set_oversized_apart(block)
         check_shape(block)
         check_utf8(block)
-        # Where a column is JSON text, values of any kind may stand: the block parser knows no such column.
-        batch = None if self.target.has_json else self._at_once(block)
-        if batch is None and not self.target.has_json and self._drop_unparseable(block):
+        if self.target.has_json:
+            batch = self._texts_apart(block) if self.target.json_is_mostly_text else None
+        else:
             batch = self._at_once(block)
+            if batch is None and self._drop_unparseable(block):
+                batch = self._at_once(block)
         if batch is None:
             batch = self._one_by_one(block)
         batch = self.in_schema(batch)
@@ -139,22 +144,68 @@ class JsonParser:
                 block.judge(i)
         return int(block.good.sum()) + len(block.values) != before
 
+    def _texts_apart(self, block: Candidates) -> pa.RecordBatch | None:
+        """The records with strings where JSON text is wanted at once, the others one by one.
+
+        Worth it where such columns mostly hold strings. None where every record needs a closer look.
+        """
+        target, texts = self.target, block.good.copy()
+        for i in block.index().tolist():
+            value = block.values.get(i)
+            try:
+                texts[i] = value is None and holds_texts(orjson.loads(block.text(i)), target)
+            except orjson.JSONDecodeError:
+                texts[i] = False
+        everything, block.good = block.good, texts
+        n_texts = int(texts.sum())
+        batch = parse(block.buffer(), target.plain_schema, n_texts) if n_texts else empty(target.plain_schema)
+        held = batch is not None and self._numbers_hold(block, batch)
+        block.good = everything & (block.good | ~texts)  # without those that were judged to be no records
+        if batch is None or not held:
+            return None
+        others = self._records(block, block.index()[~texts[block.good]])
+        if self.learning:
+            observe_batch(self.types, batch)
+            self._learn_all(block, others)
+        if self.target.plain_schema != target.plain_schema:  # the others had something new
+            return self._rewritten(block, self._records(block, block.index()))
+        batch = quoted(batch, target)
+        if not others:
+            return batch
+        rest = self._rewritten(block, others)
+        order = np.argsort(np.concatenate([np.flatnonzero(texts), [i for i, _ in others if block.good[i]]]))
+        joined = pa.Table.from_batches([batch, rest]).combine_chunks().to_batches()[0]
+        return joined.take(pa.array(order))
+
     def _one_by_one(self, block: Candidates) -> pa.RecordBatch:
         """Every record on its own: learns types, rewrites what does not fit, then parses all of them again."""
-        spaced = _SPACED_COLON.search(block.lines.data) is not None
-        records = []
-        for i in block.index().tolist():
-            value = self._load(block, i, spaced=spaced)
-            if value is not None:
-                records.append((i, value))
-                if self.learning:
-                    self._learn(self.types, value, block, i)
+        records = self._records(block, block.index())
         if self.learning:
-            prune(self.types)
-            self.target = decide(self.types)
+            self._learn_all(block, records)
+        return self._rewritten(block, records)
+
+    def _records(self, block: Candidates, index: Places) -> list[tuple[int, dict[str, Any]]]:
+        """Records as Python values; what is none after all is set apart."""
+        spaced = _SPACED_COLON.search(block.lines.data) is not None
+        loaded = ((i, self._load(block, i, spaced=spaced)) for i in index.tolist())
+        return [(i, value) for i, value in loaded if value is not None]
+
+    def _learn_all(self, block: Candidates, records: list[tuple[int, dict[str, Any]]]) -> None:
+        for i, value in records:
+            self._learn(self.types, value, block, i)
+        prune(self.types)
+        self.target = decide(self.types)
+
+    def _rewritten(self, block: Candidates, records: list[tuple[int, dict[str, Any]]]) -> pa.RecordBatch:
+        """The records with JSON text where their columns want it."""
         pieces = [self._fitted(block, i, value) for i, value in records]
         batch, refused = parse_pieces(pieces, self.target.plain_schema)
         for at, words in refused:
+            if not self.learning and "unexpected field" in words:
+                raise SourceError(
+                    f"{self.source.name}: a record has a column that it did not have before; expected a file that "
+                    "does not change during a scan"
+                )
             i = records[at][0]
             block.set_apart(i, ReadEvent(EventKind.UNPARSEABLE, block.row(i), words))
         return batch
@@ -196,13 +247,7 @@ class JsonParser:
     def _fitted(self, block: Candidates, i: int, value: dict[str, Any]) -> bytes:
         """The text of a record, rewritten where its values do not have the types of their columns."""
         events: list[ReadEvent] = []
-        try:
-            made = coerce(value, self.target, block.row(i), events)
-        except KeyError as error:
-            raise SourceError(
-                f"{self.source.name}: the column {error} was not there when the file was read before; "
-                "expected a file that does not change during a scan"
-            ) from None
+        made = coerce(value, self.target, block.row(i), events)
         if not self.learning:
             block.events += events
         return block.text(i) if made is value else dump(made)

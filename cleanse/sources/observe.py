@@ -137,15 +137,17 @@ def observe_array(node: Node, array: pa.Array) -> None:
         node.counts[Kind.BOOL] += n_values
     elif pa.types.is_int64(kind) or pa.types.is_uint64(kind) or pa.types.is_float64(kind):
         node.counts[Kind.NUMBER] += n_values
-        if n_values:
-            if pa.types.is_float64(kind):
-                node.add_bits(FLOAT)
-            else:
-                ends = pc.min_max(array).as_py()
-                node.add_bits(integer_bits(ends["min"], ends["max"]))
+        node.add_bits(_number_bits(array) if n_values else 0)
     elif not pa.types.is_null(kind):
         name = type_name(kind)
         node.arrow[name] = node.arrow.get(name, 0) + n_values
+
+
+def _number_bits(array: pa.Array) -> int:
+    if pa.types.is_float64(array.type):
+        return FLOAT
+    ends = pc.min_max(array).as_py()
+    return integer_bits(ends["min"], ends["max"])
 
 
 def declare(node: Node, kind: pa.DataType, source: int) -> None:

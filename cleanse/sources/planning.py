@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +9,10 @@ from typing import Any
 
 import orjson
 
-from cleanse.sources.discover import Found, Nature, find, nature
+from cleanse.sources.discover import Found, find
 from cleanse.sources.errors import SourceError
 from cleanse.sources.model import ReadOptions, Shard, Source
+from cleanse.sources.nature import Nature, nature
 from cleanse.sources.reader import open_shard
 
 _HEAD_BLOCK = 1 << 20  # bytes per block when only a few records are wanted
@@ -87,7 +87,7 @@ def _sources(found: Found, index: int, options: ReadOptions, spool: Path) -> lis
         from cleanse.sources.hub import spool_hub  # noqa: PLC0415 - imports datasets
 
         return [
-            Source(index + i, name, path, "arrow", None, os.path.getsize(path))
+            Source(index + i, name, path, "arrow", None, Path(path).stat().st_size)
             for i, (name, path) in enumerate(spool_hub(found.name, spool))
         ]
     path = found.path
@@ -101,7 +101,7 @@ def _sources(found: Found, index: int, options: ReadOptions, spool: Path) -> lis
 
 def _source(name: str, path: str, index: int, what: Nature, spool: Path) -> Source:
     """The source of one file, by way of a copy in the spool where the file itself will not do."""
-    size, expanded = os.path.getsize(path), 0
+    size, expanded = Path(path).stat().st_size, 0
     compression = what.compression
     if what.encoding or (compression and what.kind in _UNPACK_FIRST):
         from cleanse.sources.spool import transcode, unpack  # noqa: PLC0415 - rarely needed
@@ -112,7 +112,7 @@ def _source(name: str, path: str, index: int, what: Nature, spool: Path) -> Sour
             if what.encoding
             else unpack(path, str(compression), spool, index)
         )
-        size, compression = os.path.getsize(path), None
+        size, compression = Path(path).stat().st_size, None
     return Source(index, name, path, what.kind, compression, size, what.encoding, expanded)
 
 

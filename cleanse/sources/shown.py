@@ -21,7 +21,4 @@ def excerpt(raw: bytes, around: int = 0) -> str:
 
 
 def _escaped(char: str) -> str:
-    code = ord(char)
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return char.encode("unicode_escape").decode("ascii")

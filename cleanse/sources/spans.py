@@ -59,10 +59,8 @@ class SpanCutter:
             if cut_off:
                 starts[n], ends[n], fields[n] = since, len(data) - begin, self.state[FIELDS]
                 n += 1
-            if full:
-                stop = begin + _FULL - since
-            else:
-                stop = begin + since if is_open and not at_end else len(data)
+            unread = begin + since if is_open and not at_end else len(data)
+            stop = begin + _FULL - since if full else unread
             if stop > begin:
                 self.fields = fields[:n]
                 self.open_quote = cut_off and int(self.state[MODE]) == QUOTED

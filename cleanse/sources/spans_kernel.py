@@ -1,4 +1,5 @@
 """State machines that cut a buffer into records where a line ending is not always the end of one."""
+# ruff: noqa: PLR1714, SIM109 - comparing with one byte after the other is what compiles to the fastest code
 
 from __future__ import annotations
 
@@ -6,19 +7,105 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-# Slots of the state vector that both kernels share. Everything a cut needs to go on in the next buffer.
+# Slots of the state vector that both kernels share: everything a cut needs to go on in the next buffer.
 MODE, DEPTH, ARRAY, FIELDS, SINCE = 0, 1, 2, 3, 4
 N_SLOTS = 5
 
-# JSON modes
-BETWEEN, CONTAINER, STRING, ESCAPE, TOKEN, TOP_STRING, TOP_ESCAPE = 0, 1, 2, 3, 4, 5, 6
+BETWEEN, CONTAINER, STRING, ESCAPE, TOKEN, TOP_STRING, TOP_ESCAPE = 0, 1, 2, 3, 4, 5, 6  # modes of JSON
+ROW_START, FIELD_START, UNQUOTED, QUOTED, QUOTE_SEEN, AFTER_RETURN = 0, 1, 2, 3, 4, 5  # modes of CSV
 
-# CSV modes
-ROW_START, FIELD_START, UNQUOTED, QUOTED, QUOTE_SEEN, AFTER_RETURN = 0, 1, 2, 3, 4, 5
+_TAB, _NEWLINE, _RETURN, _SPACE, _QUOTE, _COMMA, _BACKSLASH = 9, 10, 13, 32, 34, 44, 92
+_OPEN_LIST, _CLOSE_LIST, _OPEN_OBJECT, _CLOSE_OBJECT = 91, 93, 123, 125
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def json_spans(  # noqa: C901, PLR0912, PLR0915, D417
+@njit(cache=True, nogil=True)
+def json_spans(
+    data: NDArray[np.uint8],
+    state: NDArray[np.int64],
+    extra: np.int64,  # noqa: ARG001 - both kernels are called alike
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    fields: NDArray[np.int64],  # noqa: ARG001
+) -> int:
+    """Cuts a stream of JSON values (or one array of them) into its values.
+
+    Args:
+        data: (bytes,) goes on where the last buffer stopped.
+        state: (N_SLOTS,) updated. SINCE is where the open value starts, -1 where none is open.
+        extra: not used.
+        starts: (room,) filled with the places where values start; meaningless for one from an earlier buffer.
+        ends: (room,) filled with the places behind them.
+        fields: not used.
+
+    Returns:
+        How many values ended. It stops early when there is no more room: SINCE of the state is then -2 - place.
+    """
+    n = 0
+    mode, depth, array, since = state[MODE], state[DEPTH], state[ARRAY], state[SINCE]
+    i = 0
+    size = data.size
+    while i < size:
+        c = data[i]
+        ended = False
+        if mode == CONTAINER:
+            if c == _QUOTE:
+                mode = STRING
+            elif c == _OPEN_OBJECT or c == _OPEN_LIST:
+                depth += 1
+            elif c == _CLOSE_OBJECT or c == _CLOSE_LIST:
+                depth -= 1
+                if depth == 0:
+                    ended = True
+                    i += 1
+        elif mode == STRING:
+            if c == _QUOTE:
+                mode = CONTAINER
+            elif c == _BACKSLASH:
+                mode = ESCAPE
+        elif mode == ESCAPE:
+            mode = STRING
+        elif mode == BETWEEN:
+            if c == _SPACE or c == _TAB or c == _NEWLINE or c == _RETURN or c == _COMMA:
+                pass
+            elif c == _OPEN_LIST and array == 0:
+                array = 1
+            elif c == _CLOSE_LIST and array == 1:
+                array = 0
+            else:
+                since = i
+                if c == _OPEN_OBJECT or c == _OPEN_LIST:
+                    mode, depth = CONTAINER, 1
+                elif c == _QUOTE:
+                    mode = TOP_STRING
+                else:
+                    mode = TOKEN
+        elif mode == TOKEN:  # a number, a word, or garbage: ends before a byte that is looked at again
+            space = c == _SPACE or c == _TAB or c == _NEWLINE or c == _RETURN
+            ended = space or c == _COMMA or c == _CLOSE_LIST or c == _OPEN_OBJECT
+        elif mode == TOP_STRING:
+            if c == _QUOTE:
+                ended = True
+                i += 1
+            elif c == _BACKSLASH:
+                mode = TOP_ESCAPE
+        else:
+            mode = TOP_STRING
+        if ended:
+            starts[n] = since
+            ends[n] = i
+            n += 1
+            mode, since = BETWEEN, -1
+            if n == starts.size:
+                since = -2 - i
+                break
+        else:
+            i += 1
+    state[MODE], state[DEPTH], state[ARRAY], state[SINCE] = mode, depth, array, since
+    return n
+
+
+@njit(cache=True, nogil=True)
+def csv_spans(
     data: NDArray[np.uint8],
     state: NDArray[np.int64],
     extra: np.int64,
@@ -26,133 +113,45 @@ def json_spans(  # noqa: C901, PLR0912, PLR0915, D417
     ends: NDArray[np.int64],
     fields: NDArray[np.int64],
 ) -> int:
-    """Cuts a stream of JSON values (or one array of them) into its values.
-
-    Args:
-        data: (bytes,) goes on where the last buffer stopped.
-        state: (N_SLOTS,) updated. SINCE is where the open value starts, -1 where none is open.
-        starts: (room,) filled with the places where values start; -1 for one that began in an earlier buffer.
-        ends: (room,) filled with the places behind them.
-
-    Returns:
-        How many values ended. It stops early when there is no more room: SINCE of the state is then -2 - place.
-    """
-    n = 0
-    mode, depth, array = state[0], state[1], state[2]
-    since = state[4]
-    i = 0
-    size = data.size
-    while i < size:
-        c = data[i]
-        ended = False
-        if mode == 1:  # in an object or list
-            if c == 34:
-                mode = 2
-            elif c == 123 or c == 91:
-                depth += 1
-            elif c == 125 or c == 93:
-                depth -= 1
-                if depth == 0:
-                    ended = True
-                    i += 1
-        elif mode == 2:
-            if c == 34:
-                mode = 1
-            elif c == 92:
-                mode = 3
-        elif mode == 3:
-            mode = 2
-        elif mode == 0:
-            if c == 32 or c == 9 or c == 10 or c == 13 or c == 44:
-                pass
-            elif c == 91 and array == 0:
-                array = 1
-            elif c == 93 and array == 1:
-                array = 0
-            else:
-                since = i
-                if c == 123 or c == 91:
-                    mode, depth = 1, 1
-                elif c == 34:
-                    mode = 5
-                else:
-                    mode = 4
-        elif mode == 4:  # a number, a word, or garbage
-            if c == 32 or c == 9 or c == 10 or c == 13 or c == 44 or c == 93 or c == 123:
-                ended = True  # this byte is looked at again
-        elif mode == 5:
-            if c == 34:
-                ended = True
-                i += 1
-            elif c == 92:
-                mode = 6
-        else:
-            mode = 5
-        if ended:
-            starts[n] = since
-            ends[n] = i
-            n += 1
-            mode, since = 0, -1
-            if n == starts.size:
-                state[0], state[1], state[2], state[4] = mode, depth, array, -2 - i
-                return n
-        else:
-            i += 1
-    state[0], state[1], state[2], state[4] = mode, depth, array, since
-    return n
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def csv_spans(  # noqa: C901, PLR0912, D417
-    data: NDArray[np.uint8],
-    state: NDArray[np.int64],
-    delimiter: np.int64,
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    fields: NDArray[np.int64],
-) -> int:
     """Cuts CSV text into rows; line endings inside quotes belong to the row (RFC 4180).
 
-    A quote opens only at the start of a field. Arguments and result are those of ``json_spans``; ``fields``
-    is filled with the number of fields of each row (0 for a blank line).
+    A quote opens only at the start of a field. ``extra`` is the delimiter; ``fields`` is filled with the
+    number of fields of each row, 0 for a blank line. The rest is as in ``json_spans``.
     """
     n = 0
-    mode, n_fields, since = state[0], state[3], state[4]
+    mode, n_fields, since = state[MODE], state[FIELDS], state[SINCE]
     i = 0
     size = data.size
     while i < size:
         c = data[i]
-        if mode == 5:  # after a carriage return that ended a row
-            mode = 0
-            if c == 10:
+        if mode == AFTER_RETURN:
+            mode = ROW_START
+            if c == _NEWLINE:
                 i += 1
                 continue
-        if mode == 0:
-            since, n_fields = i, 0
-            if c != 10 and c != 13:
-                n_fields = 1
-            mode = 1
-        if mode == 3:
-            if c == 34:
-                mode = 4
-        elif mode == 1 and c == 34:
-            mode = 3
-        elif mode == 4 and c == 34:
-            mode = 3
-        elif c == delimiter:
-            mode = 1
+        if mode == ROW_START:
+            since = i
+            n_fields = 0 if c == _NEWLINE or c == _RETURN else 1
+            mode = FIELD_START
+        if mode == QUOTED:
+            if c == _QUOTE:
+                mode = QUOTE_SEEN
+        elif c == _QUOTE and (mode == FIELD_START or mode == QUOTE_SEEN):
+            mode = QUOTED
+        elif c == extra:
+            mode = FIELD_START
             n_fields += 1
-        elif c == 10 or c == 13:
+        elif c == _NEWLINE or c == _RETURN:
             starts[n] = since
             ends[n] = i
             fields[n] = n_fields
             n += 1
-            mode, since = (5 if c == 13 else 0), -1
+            mode, since = (AFTER_RETURN if c == _RETURN else ROW_START), -1
             if n == starts.size:
-                state[0], state[3], state[4] = mode, n_fields, -2 - (i + 1)
-                return n
+                since = -2 - (i + 1)
+                break
         else:
-            mode = 2
+            mode = UNQUOTED
         i += 1
-    state[0], state[3], state[4] = mode, n_fields, since
+    state[MODE], state[FIELDS], state[SINCE] = mode, n_fields, since
     return n

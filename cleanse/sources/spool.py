@@ -82,7 +82,7 @@ def transcode(path: str, compression: str | None, encoding: str, spool: Path, in
 
 def _copy_path(path: str, spool: Path, index: int) -> Path:
     """Named after file, size and time, so that a changed file is copied anew."""
-    status = os.stat(path)
+    status = Path(path).stat()
     key = f"{os.path.realpath(path)}\0{status.st_size}\0{status.st_mtime_ns}"
     return spool / f"{index:04d}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import lzma
 import zlib
+from pathlib import Path
 from typing import IO, Any
 
 import zstandard
@@ -37,7 +38,7 @@ class PlainStream:
     """A file, or a part of it, as it is."""
 
     def __init__(self, path: str, start: int = 0) -> None:
-        self.file: IO[bytes] = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by close()
+        self.file: IO[bytes] = Path(path).open("rb", buffering=0)  # noqa: SIM115 - closed by close()
         self.file.seek(start)
         self.error: str | None = None
 

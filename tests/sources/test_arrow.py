@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import feather
 
 from cleanse.records import EventKind
 
@@ -23,7 +23,7 @@ TABLE = pa.table(
         "small": pa.array([1, None, 3] * 100, pa.int8()),
         "long": pa.array([2**60, None, -3] * 100, pa.int64()),
         "single": pa.array([0.5, None, 1.5] * 100, pa.float32()),
-        "when": pa.array([datetime.datetime(2020, 1, 1), None, None] * 100, pa.timestamp("us")),  # noqa: DTZ001
+        "when": pa.array([dt.datetime(2020, 1, 1), None, None] * 100, pa.timestamp("us")),  # noqa: DTZ001
         "bytes": pa.array([b"\xff", None, b""] * 100, pa.binary()),
         "none": pa.nulls(300, pa.string()),
         "lists": pa.array([[1, None], [], None] * 100, pa.list_(pa.int32())),
@@ -104,11 +104,16 @@ def test_files_of_different_formats_are_put_together(tmp_path: Path) -> None:
         "when": pa.date32(),
         "extra": pa.struct([("k", pa.int64())]),
     }
-    assert [(r["text"], r["n"], r["x"]) for r in got.rows()] == [("a", 1, 0.5), ("b", 2, None), ("c", 3, 2.0), ("d", 4, None)]
+    assert [(r["text"], r["n"], r["x"]) for r in got.rows()] == [
+        ("a", 1, 0.5),
+        ("b", 2, None),
+        ("c", 3, 2.0),
+        ("d", 4, None),
+    ]
 
 
 def test_what_no_type_holds_becomes_json(tmp_path: Path) -> None:
-    one = parquet(tmp_path / "1.parquet", pa.table({"v": pa.array([datetime.date(2020, 1, 2)]), "b": [b"\xff"]}))
+    one = parquet(tmp_path / "1.parquet", pa.table({"v": pa.array([dt.date(2020, 1, 2)]), "b": [b"\xff"]}))
     two = write(tmp_path / "2.jsonl", '{"v": "soon", "b": "text"}', '{"v": "later", "b": "text"}')
     got = read(one, two)
     assert [json.loads(r["v"]) for r in got.rows()] == ["2020-01-02", "soon", "later"]

@@ -11,6 +11,7 @@ import pytest
 from cleanse.records import EventKind
 from cleanse.sources.model import ShardFacts
 from cleanse.sources.wholesource import OFFSET_LIMIT, source_events
+
 from .reading import read, write
 
 

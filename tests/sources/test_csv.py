@@ -21,10 +21,7 @@ from .test_shards import QUIET, same
 
 def test_numbers_keep_their_text_unless_all_are_canonical(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(
-        "zip,n,x,mixed,big,empty\n"
-        "007,7,0.5,1,9007199254740993,\n"
-        "10115,-8,2.25,x,1.5,\n"
-        "1,0,3,2,1,\n"
+        "zip,n,x,mixed,big,empty\n007,7,0.5,1,9007199254740993,\n10115,-8,2.25,x,1.5,\n1,0,3,2,1,\n"
     )
     got = read(tmp_path / "a.csv")
     kinds = {column.name: column.type for column in got.schema}

@@ -139,9 +139,7 @@ def test_memory_stays_bounded(tmp_path: Path, make: Callable[[Path], None], name
     small = {".csv": "a,b\n1,2\n", ".json": '[{"a": "1"}]'}.get(Path(name).suffix, '{"a": "1"}\n')
     (tmp_path / f"small{Path(name).suffix.removesuffix('.gz').removesuffix('.zst') or '.jsonl'}").write_text(small)
     (warm,) = tmp_path.glob("small*")
-    got = in_a_process(
-        tmp_path / name, warm, max_record_bytes=8 * MIB, block_bytes=1 * MIB, shard_bytes=32 * MIB
-    )
+    got = in_a_process(tmp_path / name, warm, max_record_bytes=8 * MIB, block_bytes=1 * MIB, shard_bytes=32 * MIB)
     assert set(got["kinds"]) == kinds
     assert got["rows"] == 2
     assert got["strays"] == ("too_large" in kinds)

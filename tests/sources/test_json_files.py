@@ -35,9 +35,7 @@ RECORDS = [{"a": "x, [y] {z} \\", "b": [1, {"c": '"'}]}, {"a": "\n", "b": []}, {
 def test_every_layout_gives_the_same_records(tmp_path: Path, text: str, block_bytes: int) -> None:
     (tmp_path / "a.json").write_text(text, newline="")
     got = read(tmp_path / "a.json", block_bytes=block_bytes)
-    assert [
-        {"a": row["a"], "b": [json.loads(v) for v in row["b"]]} for row in got.rows()
-    ] == RECORDS
+    assert [{"a": row["a"], "b": [json.loads(v) for v in row["b"]]} for row in got.rows()] == RECORDS
     assert sorted(got.second.records) == [(0, 0), (0, 1), (0, 2)]
     assert [json.loads(got.second.raw[0, i]) for i in range(3)] == RECORDS
     assert len(got.found(EventKind.BOM)) == text.startswith("\ufeff")

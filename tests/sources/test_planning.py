@@ -127,7 +127,9 @@ def test_save_to_disk_folders(tmp_path: Path) -> None:
 def test_a_folder_saved_by_datasets(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     made = datasets.Dataset.from_dict({"a": list(range(20)), "t": ["x"] * 20}).select(range(0, 20, 2))
-    datasets.DatasetDict(train=made, test=made).save_to_disk(str(tmp_path / "saved"), num_shards={"train": 3, "test": 1})
+    datasets.DatasetDict(train=made, test=made).save_to_disk(
+        str(tmp_path / "saved"), num_shards={"train": 3, "test": 1}
+    )
     got = read(tmp_path / "saved")
     assert [r["a"] for r in got.rows()] == list(range(0, 20, 2)) * 2
     assert len(got.plan.sources) == 4

@@ -45,8 +45,7 @@ def test_merge_is_associative_and_commutative(a: list[Any], b: list[Any], c: lis
 
 def test_merge_of_dictionaries_with_many_keys_is_associative() -> None:
     parts = [
-        types_of([{"d": {f"k{i}": 1 for i in range(start, start + 50)}, "e": 1}], start)
-        for start in (0, 40, 80, 120)
+        types_of([{"d": {f"k{i}": 1 for i in range(start, start + 50)}, "e": 1}], start) for start in (0, 40, 80, 120)
     ]
     a, b, c, d = parts
     one = a.merge(b).merge(c).merge(d)
