@@ -32,14 +32,14 @@ class Numbered:
     """The dataset with each example's row in it: its ``row_id`` column where it has one, else its number."""
 
     def __init__(self, dataset: MapDataset) -> None:
-        self.dataset = dataset
+        self.dataset: Any = dataset
 
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        """One example."""
-        return self._with_row(index, self.dataset[index])
+    def __getitem__(self, index: Any) -> Any:
+        """One example; a column, where it is asked for by name."""
+        return self.dataset[index] if isinstance(index, str) else self._with_row(int(index), self.dataset[index])
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
         """A batch of examples at once: torch asks so, and Arrow tables are read faster so."""
