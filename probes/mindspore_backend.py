@@ -8,8 +8,9 @@ evidence = probe.gradients(records[:50])   # losses, gradient norms, sketches
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import mindspore as ms
@@ -21,13 +22,21 @@ from . import unigram
 from .devices import DeviceInfo
 from .encode import encode_segments
 from .features import evidence
-from .mindspore_decoder import Decoder, DecoderBody, Operators, parameters, tables
+from .mindspore_decoder import (
+    Decoder,
+    DecoderBody,
+    DecoderLoss,
+    Operators,
+    half_precision,
+    parameters,
+    tables,
+)
 from .mindspore_devices import describe_devices, pick_device
 from .mindspore_ghost import GhostOperators, sign_parameter
 from .mindspore_models import EMBEDDED, LoadedModel, ModelError, load_model
 from .mindspore_overflow import Replayed, replay_overflows
 from .mindspore_passes import GradientPass, LossPass
-from .mindspore_shapes import COMPILE_FROM, ShapedBatch, fill, plan_shapes
+from .mindspore_shapes import COMPILE_FROM, ShapedBatch, fill, plan_shapes, rung
 from .mindspore_watch import WatchingOperators
 from .sketching import SignVectors
 from .types import NAN, ProbeInfo, ProbeOptions, ProbeRecord, RawMeasures, RecordEvidence
@@ -73,6 +82,7 @@ class _Passes:
     compiled: Callable[..., Any]
     channels: int
     slots: int
+    met: Counter[int] = field(default_factory=Counter)  # batches of each length so far: a scan comes in many calls
 
 
 class MindSporeProbe:
@@ -148,12 +158,15 @@ class MindSporeProbe:
 
         Never raises for a record: what is wrong with it stands in `problem`.
         """
-        return self._run(records, options or ProbeOptions(), self._measure_losses)
+        return self._run(records, options or ProbeOptions(), self._for_losses(), self._measure_losses)
 
     def gradients(self, records: Sequence[ProbeRecord], options: ProbeOptions | None = None) -> list[RecordEvidence]:
         """Forward and backward pass: losses, exact gradient norms, and what `options` ask for."""
         options = options or ProbeOptions()
-        return self._run(records, options, lambda batch, chosen: self._measure_gradients(batch, chosen, options))
+        passes = self._for_gradients(options)
+        return self._run(
+            records, options, passes, lambda batch, chosen: self._measure_gradients(batch, chosen, passes, options)
+        )
 
     def replay(self, records: Sequence[ProbeRecord], scaler: Any, *, amp_level: str = "O2") -> list[Replayed]:
         """Each record alone through this model made mixed-precision, with the run's loss scaler: what really overflows.
@@ -161,7 +174,7 @@ class MindSporeProbe:
         Slow (fp16 on a CPU is emulated): for the handful of records of a failed step. Records without a supervised
         token have a NaN loss and count as finite.
         """
-        model = ms.amp.auto_mixed_precision(Decoder(self.loaded.config, self.loaded.weights), amp_level)
+        model = DecoderLoss(half_precision(Decoder(self.loaded.config, self.loaded.weights), amp_level))
         done = {}
         for i, record in enumerate(records):
             if record.n_tokens:
@@ -231,9 +244,8 @@ class MindSporeProbe:
         return [RawMeasures(token_losses=_supervised(losses[i], record)) for i, record in enumerate(chosen)]
 
     def _measure_gradients(
-        self, batch: ShapedBatch, chosen: Sequence[ProbeRecord], options: ProbeOptions
+        self, batch: ShapedBatch, chosen: Sequence[ProbeRecord], passes: _Passes, options: ProbeOptions
     ) -> list[RawMeasures]:
-        passes = self._for_gradients(options)
         ends, scale, rest = self._arguments(batch, chosen, passes)
         found = (passes.compiled if batch.compiled else passes.plain)(*ends, scale, *rest)
         losses, channel, amax = (x.asnumpy() for x in found)
@@ -255,11 +267,13 @@ class MindSporeProbe:
         self,
         records: Sequence[ProbeRecord],
         options: ProbeOptions,
+        passes: _Passes,
         measure: Callable[[ShapedBatch, Sequence[ProbeRecord]], list[RawMeasures]],
     ) -> list[RecordEvidence]:
         raws: list[RawMeasures | None] = [self._refusal(record) for record in records]
         fine = [record if raws[i] is None else _nothing(record) for i, record in enumerate(records)]
-        todo = plan_shapes(fine, self.token_budget, compile_from=self._compile_from())
+        todo = plan_shapes(fine, self.token_budget, compile_from=self._compile_from(), before=passes.met)
+        passes.met.update(rung(batch.tokens) for batch in todo)
         while todo:
             batch = todo.pop(0)
             chosen = [records[i] for i in batch.indices]

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import mindspore as ms
 import numpy as np
-from mindspore import Parameter, Tensor, nn, ops
+from mindspore import Parameter, Tensor, amp, nn, ops
 from numpy.typing import NDArray
 
 from .mindspore_layout import FamilyConfig
@@ -32,7 +32,7 @@ class Operators(Protocol):
     """What a decoder is built from. Each Cell takes (x, c, m, valid) and returns a tensor like its plain namesake."""
 
     def linear(self, name: str, weight: Parameter, bias: Parameter | None) -> nn.Cell:
-        """x @ weight.T + bias; weight is (out, in)."""
+        """The product x @ weight.T, plus bias; weight is (out, in)."""
 
     def norm(self, name: str, weight: Parameter) -> nn.Cell:
         """Root-mean-square norm over the last axis, times weight."""
@@ -61,8 +61,8 @@ class _Linear(nn.Cell):
 class Normalise(nn.Cell):
     """X over its root mean square (Zhang and Sennrich 2019, arXiv:1910.07467), before any gain.
 
-    Float32 in and out whatever the model's precision, as in transformers: in half precision the squares overflow for
-    activations above 256.
+    Float32 inside whatever the model's precision, as in transformers (see `half_precision`): in fp16 the squares
+    overflow for activations above 256.
     """
 
     def __init__(self, eps: float) -> None:
@@ -94,7 +94,7 @@ class PlainOperators:
         self.eps = eps
 
     def linear(self, name: str, weight: Parameter, bias: Parameter | None) -> nn.Cell:
-        """x @ weight.T + bias."""
+        """The product x @ weight.T, plus bias."""
         del name
         return _Linear(weight, bias)
 
@@ -147,7 +147,7 @@ class Attention(nn.Cell):
         q = self.reshape(self.q_proj(x, c, m, valid), (batch, tokens, self.heads, self.head_dim))
         k = self.reshape(self.k_proj(x, c, m, valid), (batch, tokens, self.kv_heads, self.head_dim))
         v = self.reshape(self.v_proj(x, c, m, valid), (batch, tokens, self.kv_heads, self.head_dim))
-        # (batch, heads, tokens, head_dim)
+        # each becomes (batch, heads, tokens, head_dim)
         q = self._rotate(self.transpose(q, (0, 2, 1, 3)), cos, sin) * self.scale
         k = self._rotate(self.transpose(k, (0, 2, 1, 3)), cos, sin)
         v = self.transpose(v, (0, 2, 1, 3))
@@ -236,27 +236,54 @@ class DecoderBody(nn.Cell):
 
 
 class Decoder(nn.Cell):
-    """The plain language model with its loss: what a MindSpore user would train."""
+    """The plain language model: token ids to logits (batch * tokens, vocabulary)."""
 
     def __init__(self, config: FamilyConfig, weights: Weights) -> None:
         super().__init__()
-        self.body = DecoderBody(config, weights, PlainOperators(config.norm_eps))
-        self.embed = Parameter(Tensor(weights["model.embed_tokens.weight"]), name="model.embed_tokens.weight")
-        self.vocabulary = config.vocab_size
+        own = parameters(weights, trainable=True)
+        self.body = DecoderBody(config, own, PlainOperators(config.norm_eps))
+        self.embed = own["model.embed_tokens.weight"]
+        self.head = None if config.tied else own["lm_head.weight"]
         self.matmul = ops.MatMul(transpose_b=True)
 
-    def construct(
-        self, ids: Tensor, targets: Tensor, scale: Tensor, cos: Tensor, sin: Tensor, causal: Tensor, window: Tensor
-    ) -> Tensor:
-        """Loss of each record, (batch,): the sum of `scale` times the surprise at `targets`, all (batch, tokens)."""
+    def construct(self, ids: Tensor, cos: Tensor, sin: Tensor, causal: Tensor, window: Tensor) -> Tensor:
+        """`ids` (batch, tokens) and the four `tables`."""
         batch, tokens = ids.shape
         x = ops.gather(self.embed, ids, 0)
         nothing = x[:, :1, 0]
         hidden = self.body(x, cos, sin, causal, window, nothing, nothing, nothing)
         weight = self.embed if self.head is None else self.head
-        logits = self.matmul(hidden.reshape(batch * tokens, -1), weight.astype(hidden.dtype)).astype(ms.float32)
-        surprise = ops.cross_entropy(logits, targets.reshape(-1), reduction="none").reshape(batch, tokens)
-        return (surprise * scale.astype(ms.float32)).sum(1)
+        return self.matmul(hidden.reshape(batch * tokens, -1), weight)
+
+
+class DecoderLoss(nn.Cell):
+    """A decoder with its loss in float32: what a MindSpore user trains. The loss stays outside what is made fp16."""
+
+    def __init__(self, decoder: nn.Cell) -> None:
+        super().__init__()
+        self.decoder = decoder
+
+    def construct(
+        self, ids: Tensor, targets: Tensor, scale: Tensor, cos: Tensor, sin: Tensor, causal: Tensor, window: Tensor
+    ) -> Tensor:
+        """Loss of each record, (batch,): the sum of `scale` times the surprise at `targets`, all (batch, tokens)."""
+        logits = self.decoder(ids, cos, sin, causal, window).astype(ms.float32)
+        surprise = ops.cross_entropy(logits, targets.reshape(-1), reduction="none").reshape(targets.shape)
+        return (surprise * scale).sum(1)
+
+
+def half_precision(decoder: Decoder, level: str = "O2") -> nn.Cell:
+    """The decoder in fp16 with float32 norms, as `auto_mixed_precision(decoder, level)` would have it.
+
+    MindSpore's own list of float32 cells ends with LayerNorm: it does not know this norm. And a cast inside a Cell does
+    not help, since in PyNative mode `to_float` casts the inputs of every operator: `x.astype(float32) * x` is fp16. The
+    norm is therefore put on the list. "O3" leaves nothing in float32.
+    """
+    if level == "O3":
+        return amp.auto_mixed_precision(decoder, level)
+    if level != "O2":
+        raise ValueError(f"level {level!r}: O2 and O3 can be replayed")
+    return amp.custom_mixed_precision(decoder, black_list=[*amp.get_black_list(), Normalise])
 
 
 def tables(config: FamilyConfig, length: int) -> tuple[Any, Any, Any, Any]:

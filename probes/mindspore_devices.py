@@ -66,7 +66,7 @@ def pick_device(wanted: str = "auto") -> str:
     there = [device.name for device in found if device.available]
     if not there:
         raise ValueError(found[0].detail)
-    name = there[0] if wanted == "auto" else _ALIASES.get(wanted.split(":")[0].lower(), wanted).lower()
+    name = there[0] if wanted == "auto" else _ALIASES.get(wanted.partition(":")[0].lower(), wanted).lower()
     if name not in there:
         why = next((device.detail for device in found if device.name == name), "unknown to MindSpore")
         raise ValueError(f"device {wanted!r} is not available ({why}); there is {there}")

@@ -77,7 +77,9 @@ class FamilyConfig(DecoderConfig):
         path = folder / "config.json"
         data = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(data, dict):
-            raise ValueError(f"{path}: expected a JSON object, found {type(data).__name__}")
+            raise ValueError(  # noqa: TRY004 - what is wrong is the file
+                f"{path}: expected a JSON object, found {type(data).__name__}"
+            )
         return cls.from_mapping(data, where=str(path))
 
     @classmethod

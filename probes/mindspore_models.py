@@ -22,7 +22,7 @@ EMBEDDED = "embedded"
 ENVIRONMENT = "CLEANSE_EMBEDDED_DIR"
 
 
-class ModelError(Exception):
+class ModelError(ValueError):
     """A model cannot be loaded; the message says what was tried and what to do."""
 
 
@@ -95,7 +95,7 @@ def _assembled(spec: str, config: FamilyConfig, weights: dict[str, NDArray[np.fl
 
 
 def _first_id(folder: Path, tokenizer: Tokenizer, config: FamilyConfig) -> int | None:
-    """BOS, else EOS, as `tokenizer_config.json` names them; as `config.json` numbers them where there is no such file."""
+    """BOS, else EOS, by the names in `tokenizer_config.json`; by `config.json` where there is no such file."""
     path = folder / "tokenizer_config.json"
     if not path.exists():
         return config.bos_id

@@ -7,7 +7,7 @@ exactly the shape they have.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,12 +54,16 @@ def rung(length: int) -> int:
 
 
 def plan_shapes(
-    records: Sequence[ProbeRecord], token_budget: int, *, compile_from: int | None = COMPILE_FROM
+    records: Sequence[ProbeRecord],
+    token_budget: int,
+    *,
+    compile_from: int | None = COMPILE_FROM,
+    before: Mapping[int, int] | None = None,
 ) -> list[ShapedBatch]:
     """Batches by length, each of at most `token_budget` tokens with padding, or one record.
 
-    Records without a supervised token are in no batch. `compile_from` is how many batches a shape needs to be compiled;
-    None: never.
+    Records without a supervised token are in no batch. `compile_from` is how many batches a shape needs to be compiled,
+    None for never; `before` says how many of each length were met in earlier calls.
     """
     order = sorted((i for i, record in enumerate(records) if record.n_tokens), key=lambda i: (len(records[i].ids), i))
     rungs: dict[int, list[int]] = {}
@@ -69,7 +73,7 @@ def plan_shapes(
     for tokens, members in sorted(rungs.items()):
         rows = max(1, token_budget // tokens)
         chunks = [tuple(members[start : start + rows]) for start in range(0, len(members), rows)]
-        compiled = compile_from is not None and len(chunks) >= compile_from
+        compiled = compile_from is not None and len(chunks) + (before or {}).get(tokens, 0) >= compile_from
         for chunk in chunks:
             longest = len(records[chunk[-1]].ids)
             batches.append(

@@ -15,9 +15,9 @@ from .mindspore_decoder import Operators
 
 
 def record_amax(x: Tensor, valid: Tensor) -> Tensor:
-    """Largest absolute value of each record at its real tokens, (batch,); x (batch, tokens, width), valid (batch, tokens).
+    """Largest absolute value of each record at its real tokens, (batch,).
 
-    Padding is no part of the record, yet it has activations.
+    x is (batch, tokens, width), valid (batch, tokens). Padding is no part of the record, yet it has activations.
     """
     # ops.amax, not x.max(1): that returns a pair, and does not compile in graph mode
     each = ops.amax(ops.abs(x), -1)

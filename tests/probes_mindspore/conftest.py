@@ -10,6 +10,7 @@ import pytest
 from cleanse.probes.types import ProbeRecord
 from mindspore_families import MODELS, SIZES, VOCABULARY
 
+
 @pytest.fixture(scope="session")
 def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """The folder of a random model by its name in MODELS, weights large enough that norms differ between records."""

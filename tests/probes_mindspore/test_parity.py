@@ -11,7 +11,6 @@ import pytest
 from cleanse.probes.types import ProbeOptions, ProbeRecord, RecordEvidence
 from mindspore_families import MODELS, missing
 
-
 if missing():
     pytest.skip(missing(), allow_module_level=True)
 
@@ -122,8 +121,15 @@ def test_the_embedded_model_gives_the_evidence_of_torch(mode: str) -> None:
     options = ProbeOptions(sketch=8 if mode == "pynative" else 0, amax=mode == "pynative", token_losses=True)
     theirs = torch_backend.open_probe(device="cpu")
     probe = mindspore_backend.open_probe(device="cpu", mode=mode, token_budget=256)
-    texts = ["The cat sat on the mat.", "def f(x):\n    return x + 1", "\u041f\u0440\u0438\u0432\u0435\u0442", "aaaa" * 9]
-    both = [(theirs.encode([("Go on:", False), (t, True)]), probe.encode([("Go on:", False), (t, True)])) for t in texts]
+    texts = [
+        "The cat sat on the mat.",
+        "def f(x):\n    return x + 1",
+        "\u041f\u0440\u0438\u0432\u0435\u0442",
+        "aaaa" * 9,
+    ]
+    both = [
+        (theirs.encode([("Go on:", False), (t, True)]), probe.encode([("Go on:", False), (t, True)])) for t in texts
+    ]
     for torch_records, own_records in both:
         np.testing.assert_array_equal(torch_records[0].ids, own_records[0].ids)
     records = [own[0] for _, own in both]
