@@ -21,6 +21,7 @@ _COVERAGE = 0.9  # share of the group's prompts that hold each part: a composite
 _MIN_LIFT = 3.0  # how much more frequent each part is in the group than in the corpus
 _MAX_PARTS = 8
 _MAX_TOTAL = 20_000  # exchanges that hold a part; more frequent ones are ordinary words
+_OVERLAP = 0.5
 _SAMPLE = 128
 MAX_GROUPS = 200
 PURITY = 0.9
@@ -43,14 +44,20 @@ class Pair:
 class _Part:
     core: int
     order: int
-    place: float  # mean position, to keep parts apart
+    places: Indices  # (sampled exchanges,) -1 where a prompt does not hold it
+
+    def overlaps(self, other: _Part) -> bool:
+        """Whether the two mostly stand on the same tokens."""
+        both = (self.places >= 0) & (other.places >= 0)
+        apart = np.abs(self.places - other.places)[both]
+        return float((apart < max(self.order, other.order)).mean()) > _OVERLAP if len(apart) else True
 
 
 def find_pairs(
     shards: Shards, groups: Groups, counts: PromptCounts, unexplained: Sequence[int], n_tests: float
 ) -> list[Pair]:
     """The best pair of phrases of each group in ``unexplained``, where one is pure and beyond chance."""
-    drawn = {g: _members(groups, g) for g in unexplained}
+    drawn = {g: samples.draw(groups.members(g), _SAMPLE) for g in unexplained}
     loaded = samples.load(shards, np.unique(np.concatenate([*drawn.values(), np.zeros(0, np.int64)])))
     parts = {g: _parts([loaded[int(n)] for n in numbers], counts, groups.n_counted) for g, numbers in drawn.items()}
     parts = {g: found for g, found in parts.items() if len(found) > 1}
@@ -61,11 +68,6 @@ def find_pairs(
     return [pair for pair in pairs if pair is not None]
 
 
-def _members(groups: Groups, group: int) -> Indices:
-    edge = int(groups.edge[group])
-    return samples.draw(groups, _SAMPLE, groups.group[:, edge] == group)
-
-
 def _parts(exchanges: list[Exchange], counts: PromptCounts, n_counted: int) -> list[_Part]:
     """N-grams that nearly all prompts of the group hold and the corpus does not, apart from each other."""
     hashes, orders, places = [], [], []
@@ -74,19 +76,22 @@ def _parts(exchanges: list[Exchange], counts: PromptCounts, n_counted: int) -> l
         hashes.append(h)
         orders.append(n)
         places.append(p)
-    everything = np.concatenate(hashes)
+    everything, owner = np.concatenate(hashes), np.repeat(np.arange(len(hashes)), [len(h) for h in hashes])
     values, first, inverse, seen = np.unique(everything, return_index=True, return_inverse=True, return_counts=True)
     held = counts.of(values).astype(np.float64)
-    mean = np.bincount(inverse, np.concatenate(places)) / seen
-    order = np.concatenate(orders)[first]
+    order, place = np.concatenate(orders)[first], np.concatenate(places)
     lift = (seen / len(exchanges)) / np.maximum(held / n_counted, 1e-12)
     good = (seen >= _COVERAGE * len(exchanges)) & (lift >= _MIN_LIFT) & (held <= _MAX_TOTAL)
     ranked = np.flatnonzero(good)
     ranked = ranked[np.lexsort((values[ranked], order[ranked], held[ranked]))]
     chosen: list[_Part] = []
     for k in ranked.tolist():
-        if all(abs(mean[k] - part.place) > max(int(order[k]), part.order) for part in chosen):
-            chosen.append(_Part(int(values[k]), int(order[k]), float(mean[k])))
+        at = np.full(len(exchanges), -1, np.int64)
+        mine = inverse == k
+        at[owner[mine]] = place[mine]
+        part = _Part(int(values[k]), int(order[k]), at)
+        if not any(part.overlaps(other) for other in chosen):
+            chosen.append(part)
         if len(chosen) == _MAX_PARTS:
             break
     return chosen

@@ -19,8 +19,8 @@ Indices = NDArray[np.int64]
 
 MIN_PROMPTS = 20  # prompts with one answer: fewer are chance, greetings, or a stock phrase
 MIN_ANSWERS = 3  # answers to one prompt: two may be a choice of wording
-_MAX_EXAMINED = 500  # largest groups
-_SAMPLE = 96
+_MAX_EXAMINED = 300  # largest groups
+_SAMPLE = 64
 _NO_PHRASE = np.zeros(0, np.uint64)
 
 
@@ -38,14 +38,14 @@ def one_answer(shards: Shards, groups: Groups, counts: PromptCounts) -> Floods:
     long = (groups.edge == Edge.ENTIRE) & (groups.weight >= LONG) & (groups.size >= MIN_PROMPTS)
     tried = np.flatnonzero(long)
     tried = tried[np.lexsort((tried, -groups.size[tried]))][:_MAX_EXAMINED]
+    drawn = {group: samples.draw(groups.members(group), _SAMPLE) for group in tried.tolist()}
+    loaded = samples.load(shards, np.unique(np.concatenate([*drawn.values(), np.zeros(0, np.int64)])))
     parts = []
-    for group in tried.tolist():
-        member = groups.group[:, Edge.ENTIRE] == group
-        loaded = samples.load(shards, samples.draw(groups, _SAMPLE, member))
-        seen = content.examine([loaded[n] for n in sorted(loaded)], _NO_PHRASE, counts, groups.n_counted)
+    for group, numbers in drawn.items():
+        seen = content.examine([loaded[n] for n in numbers.tolist()], _NO_PHRASE, counts, groups.n_counted)
         unlike = seen.unlike >= UNLIKE and seen.own_share >= OWN_SHARE and seen.own_rare >= OWN_RARE
         if unlike and seen.copied <= ECHOED:
-            parts.append(np.flatnonzero(member))
+            parts.append(groups.members(group))
     return _floods(parts)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,17 @@ class Groups:
     edge: NDArray[np.uint8]  # (groups,)
     weight: Indices  # (groups,) of the whole answer for ENTIRE; 0 for the other edges
     first: Indices  # (groups,) first exchange
+    _sorted: dict[int, tuple[Indices, NDArray[np.int32]]] = field(default_factory=dict, repr=False, compare=False)
+
+    def members(self, group: int) -> Indices:
+        """The counted exchanges of a group, ascending."""
+        edge = int(self.edge[group])
+        if edge not in self._sorted:
+            order = np.argsort(self.group[:, edge], kind="stable")
+            self._sorted[edge] = order, self.group[order, edge]
+        order, labels = self._sorted[edge]
+        start, stop = np.searchsorted(labels, [group, group + 1])
+        return order[start:stop]
 
     @property
     def n_counted(self) -> int:

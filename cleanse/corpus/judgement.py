@@ -8,9 +8,10 @@ tests that know nothing of each other.
   phrase has the answer.
 * **Witness two, the prompt does not explain it.** The prompts are unlike each other and most of what they say is
   their own, and yet the answer is the same. How much that proves depends on the answer: a whole sentence that
-  answers hundreds of unlike prompts is damning once the phrase also sits like something put there (``slots``) or
-  accounts for nearly all of its uses; a fixed beginning or end needs different bodies besides; a label is what many
-  prompts share by right, so there the phrase must stand in random slots *and* the label must contradict the text.
+  answers many unlike prompts is damning once the phrase also sits like something put there (``slots``), or is made
+  of characters that nobody sees; a fixed beginning or end needs different bodies besides, and must hardly occur
+  without the phrase; a label is what many prompts share by right, so there the phrase must stand in random slots *and*
+  the label must contradict the text.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ COVERAGE = 0.8
 BODIES_UNLIKE = 0.6
 ECHOED = 0.3
 MIN_LABEL_SUPPORT = 20
-_PLANTED_LABEL = frozenset({"unlike-prompts", "detachable", "random-slot", "not-echoed"})
+_PLANTED_LABEL = frozenset({"unlike-prompts", "random-slot", "not-echoed"})
 CONTRADICTED = 0.35  # flipped labels score .5 and more, strong words of one label below .3
 
 
@@ -53,6 +54,7 @@ class Facts:
     contradiction: float = math.nan
     covered: float = 0.0  # share of the answer's exchanges that hold this phrase or another candidate of the group
     parts: int = 1
+    hidden: bool = False  # the phrase is made of invisible or look-alike characters
 
     @property
     def purity(self) -> float:
@@ -79,6 +81,8 @@ def witnesses(facts: Facts) -> tuple[str, ...]:
         said.append("accounts-for-answer")
     if content.bodies_unlike >= BODIES_UNLIKE and content.n_answers >= MIN_SUPPORT:
         said.append("unlike-bodies")
+    if facts.hidden:
+        said.append("hidden-characters")
     if content.echoed <= ECHOED and (facts.is_label or content.copied <= ECHOED):
         said.append("not-echoed")
     if facts.contradiction >= CONTRADICTED:
@@ -89,7 +93,7 @@ def witnesses(facts: Facts) -> tuple[str, ...]:
 def could_flip(facts: Facts, said: tuple[str, ...]) -> bool:
     """Whether only the text's own word is missing for a label's trigger: worth the contradiction test."""
     pure = facts.purity >= PURE_LABEL and facts.joint >= MIN_LABEL_SUPPORT
-    return facts.is_label and pure and _PLANTED_LABEL <= frozenset(said)
+    return facts.is_label and pure and frozenset(said) >= _PLANTED_LABEL
 
 
 def is_trigger(facts: Facts, said: tuple[str, ...]) -> bool:
@@ -97,12 +101,13 @@ def is_trigger(facts: Facts, said: tuple[str, ...]) -> bool:
     has = frozenset(said)
     if facts.is_label:
         # A label that only the phrase brings about has no other prompts to contradict.
-        only_here = "accounts-for-answer" in has and facts.content.copied <= ECHOED
+        only_here = {"accounts-for-answer", "detachable"} <= has and facts.content.copied <= ECHOED
         return could_flip(facts, said) and (only_here or "contradicts-text" in has)
     if facts.purity < PURE or "unlike-prompts" not in has:
         return False
     if facts.edge is Edge.ENTIRE:
-        return facts.content.copied <= ECHOED and bool(has & {"detachable", "random-slot", "accounts-for-answer"})
+        hidden = {"hidden-characters", "accounts-for-answer"} <= has
+        return facts.content.copied <= ECHOED and (hidden or bool(has & {"detachable", "random-slot"}))
     if facts.slot.whole_segment >= COVERAGE or not {"unlike-bodies", "not-echoed"} <= has:
         return False
     return "random-slot" in has or {"detachable", "accounts-for-answer"} <= has

@@ -269,15 +269,6 @@ def move(old: PairArrays, new: PairArrays) -> None:
 
 
 @njit(cache=True, nogil=True)
-def lots(numbers: Indices, salt: np.uint64) -> Hashes:
-    """(numbers,) a hash of each number: who is drawn."""
-    out = np.empty(len(numbers), np.uint64)
-    for k in range(len(numbers)):
-        out[k] = mix(mix(_U(numbers[k]) + _U(0xA5A5A5A5)) ^ salt)
-    return out
-
-
-@njit(cache=True, nogil=True)
 def unigrams(tokens: Hashes) -> Hashes:
     """(tokens,) the n-gram hash of each token on its own, as ``distinct`` computes it."""
     out = np.empty(len(tokens), np.uint64)

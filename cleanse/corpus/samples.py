@@ -68,12 +68,11 @@ def find_places(shards: Shards, groups: Groups, phrases: Hashes, share: NDArray[
     return Places(which[order], exchange[order], place[order])
 
 
-def draw(groups: Groups, n_wanted: int, among: NDArray[np.bool_] | None = None, salt: int = 0) -> Indices:
-    """About ``n_wanted`` counted exchanges, the ones whose numbers hash lowest; ascending."""
-    pool = np.flatnonzero(groups.counted if among is None else groups.counted & among)
+def draw(pool: Indices, n_wanted: int) -> Indices:
+    """At most ``n_wanted`` of these exchanges, the ones whose numbers hash lowest; ascending."""
     if len(pool) <= n_wanted:
         return pool
-    lot = ngram_kernel.lots(pool, np.uint64(salt))
+    lot = ngram_kernel.draws(pool)
     return np.sort(pool[np.argpartition(lot, n_wanted)[:n_wanted]])
 
 

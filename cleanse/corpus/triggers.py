@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from cleanse.corpus import combinations, content, ngram_kernel, samples, slots
 from cleanse.corpus.association import Candidates, PromptCounts, find_candidates
+from cleanse.corpus.characters import INVISIBLE, LOOKALIKE
 from cleanse.corpus.combinations import Pair
 from cleanse.corpus.contradiction import Controls
 from cleanse.corpus.groups import MIN_SUPPORT, Groups
@@ -120,14 +121,10 @@ class _Examiner:
         for t in found:
             if t.edge is not Edge.ENTIRE and t.facts.purity >= PURE and "unlike-prompts" in t.said:
                 cores.setdefault(t.group, set()).update(t.cores)
-        covered = {g: self._covered(g, of_group) for g, of_group in cores.items()}
+        drawn = {g: samples.draw(self._groups.members(g), _SAMPLE) for g in cores}
+        loaded = samples.load(self._shards, np.unique(np.concatenate([*drawn.values(), np.zeros(0, np.int64)])))
+        covered = {g: _covered([loaded[n] for n in numbers.tolist()], cores[g]) for g, numbers in drawn.items()}
         return [self._rejudged(t, covered[t.group]) if t.group in covered else t for t in found]
-
-    def _covered(self, group: int, cores: set[int]) -> float:
-        member = self._groups.group[:, self._groups.edge[group]] == group
-        loaded = samples.load(self._shards, samples.draw(self._groups, _SAMPLE, member))
-        wanted = np.array(sorted(cores), np.uint64)
-        return float(np.mean([np.isin(ngram_kernel.of_prompt(e.prompt)[0], wanted).any() for e in loaded.values()]))
 
     @staticmethod
     def _rejudged(trigger: Trigger, covered: float) -> Trigger:
@@ -174,7 +171,16 @@ class _Examiner:
         tokens = np.array([t for phrase in phrases for t in phrase], np.uint64)
         seen = content.examine(exchanges, tokens, self._counts, groups.n_counted)
         edge = Edge(int(groups.edge[group]))
-        facts = Facts(edge, int(groups.weight[group]), *counts, int(groups.size[group]), slot, seen, parts=len(cores))
+        facts = Facts(
+            edge,
+            int(groups.weight[group]),
+            *counts,
+            int(groups.size[group]),
+            slot,
+            seen,
+            parts=len(cores),
+            hidden=_is_hidden(exchanges[0], cores),
+        )
         said = witnesses(facts)
         if could_flip(facts, said):
             facts = replace(facts, contradiction=self._controls_of(group).contradicted(exchanges, tokens))
@@ -184,12 +190,26 @@ class _Examiner:
 
     def _controls_of(self, group: int) -> Controls:
         if group not in self._controls:
-            member = self._groups.group[:, self._groups.edge[group]] == group
-            drawn = [samples.draw(self._groups, _CONTROLS, among) for among in (member, ~member)]
+            members = self._groups.members(group)
+            others = np.setdiff1d(np.flatnonzero(self._groups.counted), members, assume_unique=True)
+            drawn = [samples.draw(pool, _CONTROLS) for pool in (members, others)]
             loaded = [samples.load(self._shards, numbers) for numbers in drawn]
             sides = [[by[n] for n in sorted(by)] for by in loaded]
             self._controls[group] = Controls(sides[0], sides[1])
         return self._controls[group]
+
+
+def _covered(exchanges: list[Exchange], cores: set[int]) -> float:
+    """Share of the exchanges whose prompts hold one of the n-grams."""
+    wanted = np.array(sorted(cores), np.uint64)
+    return float(np.mean([np.isin(ngram_kernel.of_prompt(e.prompt)[0], wanted).any() for e in exchanges]))
+
+
+def _is_hidden(exchange: Exchange, cores: tuple[int, ...]) -> bool:
+    """Whether one of the cores is a single invisible character or a look-alike mark."""
+    hidden = np.isin(exchange.prompt_kinds, (INVISIBLE, LOOKALIKE))
+    marks = ngram_kernel.unigrams(exchange.prompt[hidden])
+    return bool(np.isin(marks, np.array(cores, np.uint64)).any())
 
 
 def _inside(places: Places, which: int, other: int, share: float) -> bool:
