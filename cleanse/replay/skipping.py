@@ -178,6 +178,11 @@ class SkipCollator:
                 f"an example without {self._key!r}: wrap the dataset in cleanse.replay.WithRowIds and keep the trainer "
                 "from pruning columns (remove_unused_columns=False)"
             )
+        if isinstance(row, list | tuple):
+            raise ValueError(
+                f"an example holds several rows ({row[:3]}...): a pack cannot be masked row by row. Train unpacked from "
+                "here on, or skip before packing"
+            )
         return row if isinstance(row, str) else int(row)
 
     def _substitute(self, row: RowId) -> dict[str, Any]:
