@@ -2,9 +2,10 @@
 PYTHON ?= python3
 VENV   ?= .venv
 LOWEST ?= .venv-lowest
+MINDSPORE ?= .venv-mindspore
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types unit lowest docs clean
+.PHONY: demo test lint types unit lowest mindspore docs clean
 
 # demo: install, make a small dirty sample, scan it, show what was found.
 demo: $(VENV)/.installed
@@ -17,7 +18,7 @@ demo: $(VENV)/.installed
 	@echo "every reason:        demo/out/findings.parquet"
 
 # test: all that must hold before a change lands.
-test: lint types unit lowest
+test: lint types unit lowest mindspore
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
@@ -33,6 +34,10 @@ unit: $(VENV)/.installed
 lowest: $(LOWEST)/.installed
 	$(LOWEST)/bin/python -m pytest -n 2 --dist loadfile -q tests --ignore=tests/probes --ignore=tests/tokens --ignore=tests/test_packaging.py
 
+# mindspore: its tests in an environment of NumPy 1, with torch beside it as the reference.
+mindspore: $(MINDSPORE)/.installed
+	$(MINDSPORE)/bin/python -m pytest -q tests/probes_mindspore tests/replay/test_mindspore_orders.py
+
 $(VENV)/.installed: pyproject.toml constraints/tested.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -U pip
@@ -45,5 +50,11 @@ $(LOWEST)/.installed: pyproject.toml constraints/lowest.txt
 	$(LOWEST)/bin/python -m pip install -q -c constraints/lowest.txt -e '.[dev]'
 	touch $@
 
+$(MINDSPORE)/.installed: pyproject.toml constraints/mindspore.txt
+	$(PYTHON) -m venv $(MINDSPORE)
+	$(MINDSPORE)/bin/python -m pip install -q -U pip
+	$(MINDSPORE)/bin/python -m pip install -q -c constraints/mindspore.txt -e '.[mindspore,torch,dev]'
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(LOWEST) demo build dist *.egg-info
+	rm -rf $(VENV) $(LOWEST) $(MINDSPORE) demo build dist *.egg-info
