@@ -122,6 +122,7 @@ class SkipCollator:
     Raises:
         ValueError: on construction, for a mode that does not exist, a missing dataset, or one of another length than
             the skip list was made for; in a call, for an example without a row id or labels that cannot be found.
+        TypeError: in a call, for an example that is a pack of rows.
     """
 
     def __init__(
@@ -179,9 +180,9 @@ class SkipCollator:
                 "from pruning columns (remove_unused_columns=False)"
             )
         if isinstance(row, list | tuple):
-            raise ValueError(
-                f"an example holds several rows ({row[:3]}...): a pack cannot be masked row by row. Train unpacked from "
-                "here on, or skip before packing"
+            raise TypeError(
+                f"an example holds several rows ({row[:3]}...): a pack cannot be masked row by row. "
+                "Skip the rows before packing, or train unpacked"
             )
         return row if isinstance(row, str) else int(row)
 

@@ -83,7 +83,7 @@ def test_what_cannot_be_done_is_said():
     features = [{"row_id": i, "input_ids": [i]} for i in range(4)]
     with pytest.raises(ValueError, match="WithRowIds"):
         SkipCollator(plain, {1})([{"input_ids": [1]}])
-    with pytest.raises(ValueError, match="several rows"):
+    with pytest.raises(TypeError, match="several rows"):
         SkipCollator(plain, {1})([{"row_id": [1, 1, 2], "input_ids": [1, 1, 2]}])
     with pytest.raises(ValueError, match="nothing to mask"):
         SkipCollator(plain, {1})(features)
