@@ -17,22 +17,23 @@ from .transcoding import find_transcoding
 
 def _judged(texts: TextBatch) -> NDArray[np.float64]:
     """Bad sequences before the repair and what is left after it: shape (segments, 2), computed once."""
-    return texts.once("misread", _judge)
+    return texts.once("misread", _judge)[0]
 
 
-def _judge(texts: TextBatch) -> NDArray[np.float64]:
-    values = np.zeros((len(texts), 2))
+def _judge(texts: TextBatch) -> tuple[NDArray[np.float64], dict[int, str]]:
+    values, mended = np.zeros((len(texts), 2)), {}
     for segment in np.flatnonzero(profile_of(texts)[col.UTF8_IN_TEXT] > 0):
         text = texts.text(int(segment))
         before = badness(text)
         if before and find_transcoding(text) is None:
-            values[segment] = before, remains(mend_misread(text))
-    return values
+            mended[int(segment)] = mend_misread(text)
+            values[segment] = before, remains(mended[int(segment)])
+    return values, mended
 
 
 def mended_text(texts: TextBatch, segment: int) -> str | None:
     """The text as the repair leaves it; None where it was not misread."""
-    return mend_misread(texts.text(segment)) if _judged(texts)[segment, 0] > 0 else None
+    return texts.once("misread", _judge)[1].get(segment)
 
 
 def _mended(texts: TextBatch) -> Values:

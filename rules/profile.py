@@ -102,11 +102,16 @@ def _ungrounded_bidi(texts: TextBatch) -> Values:
     return np.where(rows[col.RTL_LETTERS] == 0, rows[col.BIDI_EMBEDDINGS], 0).astype(np.float64)
 
 
+def _foreign(texts: TextBatch) -> Values:
+    return (np.diff(texts.offsets) - profile_of(texts)[col.CHARS]).astype(np.float64)
+
+
 def _bytes(texts: TextBatch) -> Values:
     return np.diff(texts.offsets).astype(np.float64)
 
 
 register(Measure(SCRIPT_MEASURE, "script", "Dominant script, packed by cleanse.rule_evaluation.", _script))
+register(Measure("foreign_bytes", "bytes", "UTF-8 bytes beyond one per character: 0 in ASCII.", _foreign))
 register(Measure("bytes", "bytes", "Length in UTF-8.", _bytes))
 register(Measure("visible_chars", "visible characters", "Characters that leave a mark on paper.", _visible))
 register(

@@ -36,8 +36,10 @@ def _per_record(texts: TextBatch, flags: Flags) -> Flags:
 
 def _blank_supervised(texts: TextBatch) -> Values:
     """1 on supervised segments that show nothing, when nothing else of the record is trained on either."""
-    trained = _per_record(texts, texts.supervised & _visible(texts))
     blank = texts.supervised & ~_visible(texts)
+    if not blank.any():
+        return np.zeros(len(texts))
+    trained = _per_record(texts, texts.supervised & _visible(texts))
     first = blank & (np.cumsum(blank) - 1 == _start_count(texts, blank))
     return _as_values(first & ~trained)
 
@@ -52,6 +54,8 @@ def _start_count(texts: TextBatch, flags: Flags) -> NDArray[np.int64]:
 
 def _blank_turn(texts: TextBatch) -> Values:
     """1 on supervised segments that show nothing in a record that has other supervised text."""
+    if not (texts.supervised & ~_visible(texts)).any():
+        return np.zeros(len(texts))
     trained = _per_record(texts, texts.supervised & _visible(texts))
     return _as_values(texts.supervised & ~_visible(texts) & trained)
 

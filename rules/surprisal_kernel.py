@@ -18,6 +18,7 @@ SUM, SCORED, NOISE, PEAK = 0, 1, 2, 3
 N_COLUMNS = 4
 
 LONG = 512  # bytes that must be left for a block to be passed over
+PASSED = 128  # characters passed over after a quiet block
 BLOCK = 64  # characters over which the mean is compared with the script's ceiling
 EIGHTHS = 8  # steps per nat
 BACKOFF = 7  # 0.4 as a probability: 0.92 nats
@@ -94,8 +95,8 @@ def surprisal(
 ) -> None:
     """Per segment: SUM of scores over SCORED characters, characters in NOISE blocks, and PEAK.
 
-    In a quiet text every second block is passed over; a block near its ceiling has the one before it looked at
-    too, and then all that follow until it is quiet again.
+    In a long quiet text only one block in three is looked at; a block near its ceiling has those before it
+    looked at too, and then all that follow until it is quiet again.
     PEAK is the highest block sum in parts per thousand of its script's ceiling. Scripts without a model are
     skipped, and so are characters that show nothing.
     """
@@ -108,7 +109,7 @@ def surprisal(
         total = scored = noise = peak = 0
         block = in_block = 0
         script = np.int64(c.LATIN)
-        skipped = np.int64(-1)  # where the block began that was passed over just before this one
+        skipped = np.int64(-1)  # where the stretch began that was passed over just before this block
         held = i  # no block that begins before here is passed over
         while i < end:
             cp, i = decode(data, i)
@@ -152,7 +153,7 @@ def surprisal(
             if not near and i >= held and end - i > LONG:
                 skipped = i
                 passed = 0
-                while passed < BLOCK and i < end:
+                while passed < PASSED and i < end:
                     passed += (data[i] & 0xC0) != 0x80
                     i += 1
                 while i < end and (data[i] & 0xC0) == 0x80:

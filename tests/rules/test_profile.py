@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from cleanse.rules import classes as c
+from cleanse.rules import profile_columns as col
+from cleanse.rules.profile import _script, profile_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cleanse.measures import TextBatch
 from cleanse.rule_evaluation import unpack_script
-from cleanse.rules import classes as c
-from cleanse.rules import profile_columns as col
-from cleanse.rules.profile import _script, profile_of
 
 ODD = "\u200b\u200c\u200d\u2060\ufeff\u202e\u2066\u200f\u0000\u001b\u0085\ufffd\ufffe\ue000\u0378\u00ad\ufe0f\U000e0041"
 PLAIN = "aAbZ09 .,\n\t\u00e9\u0431\u0430\u4e2d\u3042\uac00\u0e01\u0e31\u0627\u05d0\u0301\U0001f600"
@@ -27,7 +27,9 @@ def reference(text: str) -> dict[int, int]:
     want = {kind: kinds.count(kind) for kind in range(c.N_CLASSES)}
     want[col.CHARS] = len(text)
     want[col.NUL] = text.count("\0")
-    want[col.RTL_LETTERS] = sum(bool(int(table[ord(ch)]) & c.RTL_FLAG) for ch, k in zip(text, kinds) if k <= c.MARK)
+    want[col.RTL_LETTERS] = sum(
+        bool(int(table[ord(ch)]) & c.RTL_FLAG) for ch, k in zip(text, kinds, strict=True) if k <= c.MARK
+    )
     want[col.BIDI_OVERRIDES] = text.count("\u202d") + text.count("\u202e")
     want[col.LONGEST_LINE] = max(map(len, text.split("\n")))
     want[col.LINES] = len(text.split("\n")) - text.endswith("\n") if text else 0

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from cleanse.rules import locate  # noqa: F401 - importing the package registers the repairs
+from cleanse.rules.misread import badness, mend_misread
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cleanse import repairs
-from cleanse.rules import locate  # noqa: F401 - importing the package registers the repairs
-from cleanse.rules.misread import badness, mend_misread
 
 ODD = "\u200b\u200c\u200d\u2060\ufeff\u202e\u2066\u202c\u0000\u001b\u0008\u0085\u009d\ufffd"
 MISREAD = "\u00c3\u00a9\u00e2\u20ac\u2122\u0153\u00ec\u2039\u00a0\u00d0\u00bf\u00d1\u20ac "

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from cleanse.measures import TextBatch
 from cleanse.rules.repetition import periodic_stretches, repetition_of
 from cleanse.rules.repetition_kernel import (
     COPIED_BYTES,
@@ -16,6 +12,10 @@ from cleanse.rules.repetition_kernel import (
     PERIOD_STRETCH,
     RULER_STRETCH,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cleanse.measures import TextBatch
 
 units = st.text(st.sampled_from("ab c,\u4e2d\u54c8\ud55c\u0431"), min_size=1, max_size=25).filter(
     lambda unit: any(char.isalnum() for char in unit)

@@ -6,9 +6,9 @@ import random
 
 import numpy as np
 import pytest
+from cleanse.rules.surprisal import _nats, _noise, noisy_stretches
 
 from cleanse.measures import TextBatch
-from cleanse.rules.surprisal import _nats, _noise, noisy_stretches
 
 ENGLISH = (
     "All human beings are born free and equal in dignity and rights. They are endowed with reason and conscience "
