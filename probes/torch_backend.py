@@ -42,14 +42,20 @@ def open_probe(
     device: str = "auto",
     dtype: str = "auto",
     token_budget: int | None = None,
+    threads: int | None = None,
     trust_remote_code: bool = False,
 ) -> TorchProbe:
     """Loads a model and puts it on a device.
+
+    `threads` sets torch's threads on a CPU, for the whole process: with one thread sums are taken in the same order
+    on every machine, and figures do not depend on how many processors there are.
 
     Raises ModelError where the model cannot be loaded, ValueError where the device or type is not to be had.
     """
     place = pick_device(device)
     kind = pick_dtype(place, dtype)
+    if threads is not None and place == "cpu":
+        torch.set_num_threads(threads)
     loaded = load_model(model, adapter=adapter, dtype=DTYPES[kind], trust_remote_code=trust_remote_code)
     return TorchProbe(loaded, device=place, token_budget=token_budget)
 

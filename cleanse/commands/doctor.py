@@ -6,6 +6,7 @@ import os
 import platform
 import re
 from importlib import metadata, util
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import click
@@ -13,6 +14,7 @@ import orjson
 
 from cleanse import __version__
 from cleanse.config import usable_processors
+from cleanse.probing.backends import GROUP
 from cleanse.rulepacks import PackError, load_packs
 from cleanse.safe_text import escape
 
@@ -33,6 +35,7 @@ def examine(*, as_json: bool) -> bool:
         "libraries": _libraries(problems),
         "optional": {name: _optional(name, module) for name, module in _OPTIONAL.items()},
         "rules": _rules(problems),
+        "probes": _probes(),
         "problems": problems,
     }
     if as_json:
@@ -40,10 +43,12 @@ def examine(*, as_json: bool) -> bool:
         return not problems
     for name, value in answer.items():
         if isinstance(value, dict):
-            value = ", ".join(f"{key} {content}" for key, content in value.items())  # noqa: PLW2901 - for print only
+            lines = [f"{key} {content}" for key, content in value.items()]
+            value = ("\n" + " " * 15).join(lines) if name == "probes" else ", ".join(lines)  # noqa: PLW2901 - to print
         elif isinstance(value, list):
             value = "; ".join(value) or "none"  # noqa: PLW2901
-        click.echo(f"{name:14} {escape(str(value))}")
+        for line, text in enumerate(str(value).split("\n")):
+            click.echo(f"{'' if line else name:14} {escape(text.strip())}")
     return not problems
 
 
@@ -82,6 +87,24 @@ def _optional(distribution: str, module: str) -> str:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return "installed"
+
+
+def _probes() -> dict[str, str]:
+    """The devices of every backend whose framework is installed, and what each would be used for."""
+    found: dict[str, str] = {}
+    for entry in sorted(entry_points(group=GROUP), key=lambda e: e.name):
+        if util.find_spec(entry.name) is None:
+            found[entry.name] = f"not installed: pip install 'corpus-cleanse[{entry.name}]'"
+            continue
+        try:
+            devices = entry.load().describe_devices()
+        except Exception as error:  # noqa: BLE001 - a broken framework is a finding of the doctor's, no failure
+            found[entry.name] = f"cannot be loaded: {error}"
+            continue
+        for device in devices:
+            there = f"available, {device.dtype}" if device.available else "not available"
+            found[f"{entry.name} {device.name}"] = f"{there} ({device.detail})"
+    return found
 
 
 def _rules(problems: list[str]) -> str:

@@ -97,6 +97,7 @@ def _opened(settings: ProbeSettings, baseline: tuple[Unit, ...], folder: Path) -
             adapter=settings.adapter,
             device=settings.device,
             dtype=settings.dtype,
+            threads=1,  # several workers share the processors, and figures must not depend on their number
             trust_remote_code=settings.trust_remote_code,
         )
     except (ValueError, OSError, RuntimeError) as error:
