@@ -162,7 +162,7 @@ def _safetensors(paths: Iterable[Path]) -> Iterator[tuple[str, NDArray[np.float3
     for path in paths:
         try:
             # `safetensors.numpy` has no bfloat16, in which most models come
-            tensors = deserialize(path.read_bytes())
+            tensors = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
         except SafetensorError as error:
             raise ValueError(f"{path}: not a safetensors file: {error}") from error
         for name, tensor in tensors:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cleanse.probes.types import ProbeOptions, ProbeRecord, RecordEvidence
-from mindspore_families import SIZES
+from mindspore_families import SIZES, missing
 
-ms = pytest.importorskip("mindspore", reason="mindspore is not installed: see `make mindspore`")
+if why := missing("mindspore"):
+    pytest.skip(why, allow_module_level=True)
 
+import mindspore as ms
 from cleanse.probes.mindspore_backend import MindSporeProbe
 from cleanse.probes.mindspore_decoder import Decoder, DecoderLoss, tables
 from cleanse.probes.mindspore_layout import FamilyConfig

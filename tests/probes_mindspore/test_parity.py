@@ -11,8 +11,8 @@ import pytest
 from cleanse.probes.types import ProbeOptions, ProbeRecord, RecordEvidence
 from mindspore_families import MODELS, missing
 
-if missing():
-    pytest.skip(missing(), allow_module_level=True)
+if why := missing("mindspore", "torch", "transformers"):
+    pytest.skip(why, allow_module_level=True)
 
 from cleanse.probes import mindspore_backend, torch_backend
 
