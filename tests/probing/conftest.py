@@ -1,0 +1,66 @@
+"""A probe without a framework: figures that follow from the text in a way a test can foresee."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cleanse.probing import measure
+
+
+class FakeProbe:
+    """Words are tokens. A text that holds "spike" has a high loss, one that holds "nan" none at all."""
+
+    has_baseline = True
+    info = SimpleNamespace(as_dict=dict)
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        self.tokenizer = SimpleNamespace(decode=lambda ids: " ".join(self.words[i] for i in ids))
+
+    def encode(self, segments: Sequence[tuple[str, bool]], *, max_tokens: int, windows: int) -> list[Any]:
+        text = " ".join(part for part, supervised in segments if supervised)
+        words = text.split()[:max_tokens]
+        start = len(self.words)
+        self.words += words
+        return [SimpleNamespace(ids=np.arange(start, start + len(words)), text=text, n_bytes=len(text.encode()))]
+
+    def gradients(self, records: Sequence[Any]) -> list[Any]:
+        return [self._evidence(record) for record in records]
+
+    @staticmethod
+    def _evidence(record: Any) -> Any:
+        n = len(record.ids)
+        if n == 0:
+            return SimpleNamespace(n_tokens=0, problem="")
+        draw = np.random.default_rng(int.from_bytes(hashlib.sha256(record.text.encode()).digest()[:8], "big"))
+        loss = 3 + draw.normal() / np.sqrt(n) + 6 * ("spike" in record.text)
+        loss = float("nan") if "nan" in record.text.split() else float(loss)
+        return SimpleNamespace(
+            n_tokens=n,
+            problem="",
+            loss=loss,
+            max_token_loss=loss + 2,
+            max_token_index=n - 1,
+            context_gain=5 - loss,
+            min_window_gain=4 - loss,
+            nats_per_byte=loss / 5,
+            grad_norm=float(np.exp(draw.normal() * 0.1)),
+            loss_finite=bool(np.isfinite(loss)),
+            grad_finite=True,
+        )
+
+
+@pytest.fixture
+def fake_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts the fake in the place of every backend, in this process."""
+    measure._opened.cache_clear()
+    module = SimpleNamespace(open_probe=lambda *_, **__: FakeProbe())
+    monkeypatch.setattr(measure, "backend", lambda _: module)
+    yield
+    measure._opened.cache_clear()
