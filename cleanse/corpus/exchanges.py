@@ -37,9 +37,15 @@ class Exchanges:
 
 
 def exchanges(batch: TextBatch) -> Exchanges:
-    """Every run of answer segments of a record, with the run of prompt segments right before it."""
+    """Every run of answer segments of a record, with the run of prompt segments right before it.
+
+    A speaker of an unknown name answers where nobody else does.
+    """
     asks = np.isin(batch.role, _PROMPT_ROLES)
     answers = np.isin(batch.role, _ANSWER_ROLES)
+    answered = np.bincount(batch.record[answers], minlength=batch.n_records) > 0
+    answers |= (batch.role == Role.OTHER) & ~answered[batch.record]
+    asks &= ~answers
     spoken = np.diff(batch.offsets) > 0  # an empty input says nothing, an empty answer is an answer
     used = np.flatnonzero((asks & spoken) | (answers & ~batch.is_null))
     record, answering = batch.record[used], answers[used]

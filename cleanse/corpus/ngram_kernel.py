@@ -25,6 +25,7 @@ MAX_N = 5
 _SET_BITS = 14  # the set of one prompt's n-grams: at most 1024 * MAX_N of them
 _U = np.uint64
 _FULL = 65535
+_ANY = _U(0xD6E8FEB86659FD93)
 
 
 @njit(cache=True, nogil=True)
@@ -287,17 +288,31 @@ def junctions(left: Hashes, right: Hashes) -> Hashes:
 
 
 @njit(cache=True, nogil=True)
-def count_junctions(offsets: Indices, tokens: Hashes, counted: Mask, table: Counts, shift: np.uint64) -> None:
-    """Adds all neighbouring tokens of every prompt, ends of segments included, to ``table`` (uint16)."""
+def followed(left: Hashes) -> Hashes:
+    """(tokens,) the hash under which ``count_junctions`` counts a token with any right neighbour."""
+    out = np.empty(len(left), np.uint64)
+    for k in range(len(left)):
+        out[k] = mix(mix(left[k]) ^ _ANY)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def count_junctions(
+    offsets: Indices, tokens: Hashes, counted: Mask, table: NDArray[np.uint32], shift: np.uint64
+) -> None:
+    """Adds all neighbouring tokens of every prompt, ends of segments included, to ``table``.
+
+    Each left token is also counted on its own (``followed``).
+    """
     for u in range(len(counted)):
         if not counted[u]:
             continue
         before = BREAK_HASH
         for i in range(offsets[u], offsets[u + 1] + 1):
             after = tokens[i] if i < offsets[u + 1] else BREAK_HASH
-            slot = mix(mix(before) + after * _U(5)) >> shift
-            if table[slot] < _FULL:
-                table[slot] += 1
+            left = mix(before)
+            table[mix(left + after * _U(5)) >> shift] += 1
+            table[mix(left ^ _ANY) >> shift] += 1
             before = after
 
 

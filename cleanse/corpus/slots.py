@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleanse.corpus import ngram_kernel
-from cleanse.corpus.association import PromptCounts, prompt_hashes, table_bits
+from cleanse.corpus.association import prompt_hashes, table_bits
 from cleanse.corpus.characters import CHARACTER, WORD
 from cleanse.corpus.groups import Groups
 from cleanse.corpus.samples import Exchange
@@ -30,6 +30,8 @@ MAX_EXTENSION = 16  # tokens by which a core may grow on either side
 _AGREE = 0.9  # a neighbour that this share of the places have belongs to the phrase
 _N_BINS = 32  # frequent words that are told apart as neighbours; all others are one bin
 _MAX_EXCESS_Z = 2.0
+_ALWAYS = 0.5
+_USUAL_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -44,17 +46,35 @@ class Slot:
     whole_segment: float  # share of places where the phrase is all of a segment
 
 
-def count_junctions(shards: Shards, groups: Groups) -> PromptCounts:
-    """How often each two tokens are neighbours, ends of segments included."""
+@dataclass(frozen=True)
+class Familiar:
+    """How often each two tokens are neighbours in the corpus, ends of segments included."""
+
+    table: NDArray[np.uint32]
+    shift: np.uint64
+
+    def pairs(self, left: Hashes, right: Hashes) -> NDArray[np.uint32]:
+        """(pairs,) how often ``right`` follows ``left``."""
+        hashes = ngram_kernel.junctions(np.ascontiguousarray(left), np.ascontiguousarray(right))
+        return self.table[hashes >> self.shift]
+
+    def share(self, left: np.uint64, right: np.uint64) -> float:
+        """How often ``right`` follows where ``left`` stands."""
+        total = self.table[ngram_kernel.followed(np.array([left])) >> self.shift][0]
+        return float(self.pairs(np.array([left]), np.array([right]))[0]) / max(float(total), 1.0)
+
+
+def count_junctions(shards: Shards, groups: Groups) -> Familiar:
+    """Counts all neighbours in all prompts."""
     bits = min(table_bits(2 * shards.n_prompt_tokens), 26)
-    counts = PromptCounts(np.zeros(1 << bits, np.uint16), np.uint64(64 - bits))
+    counts = Familiar(np.zeros(1 << bits, np.uint32), np.uint64(64 - bits))
     for shard in shards:
         counted = groups.counted[shard.exchanges]
         ngram_kernel.count_junctions(shard.offsets("prompt"), prompt_hashes(shard), counted, counts.table, counts.shift)
     return counts
 
 
-def examine(exchanges: list[Exchange], places: Indices, order: int, familiar: PromptCounts) -> Slot:
+def examine(exchanges: list[Exchange], places: Indices, order: int, familiar: Familiar) -> Slot:
     """Tests one phrase.
 
     Args:
@@ -74,7 +94,7 @@ def examine(exchanges: list[Exchange], places: Indices, order: int, familiar: Pr
             score = _familiarity(a, b, familiar, own=0)
             # An end of a segment meeting another says that nothing is left of it: no junction at all.
             score[(a == BREAK_HASH) & (b == BREAK_HASH)] = 0.0
-            mean = float(score.mean())
+            mean = 0.0 if _one_sided(a, b, familiar) else float(score.mean())
             if mean > best:
                 best, before, after = mean, i, j
     a, b = window[:, MAX_EXTENSION - 1 - before], window[:, MAX_EXTENSION + order + after]
@@ -112,13 +132,25 @@ def _extension(columns: Hashes) -> int:
     return columns.shape[1] - 1
 
 
-def _familiarity(left: Hashes, right: Hashes, familiar: PromptCounts, own: int) -> Floats:
-    counts = familiar.of(ngram_kernel.junctions(np.ascontiguousarray(left), np.ascontiguousarray(right)))
-    return np.log2(1.0 + np.maximum(counts.astype(np.float64) - own, 0.0))
+def _familiarity(left: Hashes, right: Hashes, familiar: Familiar, own: int) -> Floats:
+    counts = familiar.pairs(left, right).astype(np.float64)
+    return np.log2(1.0 + np.maximum(counts - own, 0.0))
+
+
+def _one_sided(left: Hashes, right: Hashes, familiar: Familiar) -> bool:
+    """Whether always the same two words meet, though the corpus lets many others follow there.
+
+    "How do I build" is always followed by "a", which may well begin a prompt, but not every prompt.
+    """
+    pairs, seen = np.unique(np.stack([left, right], axis=1), axis=0, return_counts=True)
+    top = int(seen.argmax())
+    share = float(seen[top]) / len(left)
+    a, b = pairs[top]
+    return share >= _ALWAYS and familiar.share(a, b) < share * _USUAL_SHARE
 
 
 def _usual(  # noqa: PLR0917
-    exchanges: list[Exchange], places: Indices, order: int, left: int, right: int, familiar: PromptCounts
+    exchanges: list[Exchange], places: Indices, order: int, left: int, right: int, familiar: Familiar
 ) -> float:
     """Mean familiarity of the neighbours in these prompts that the phrase does not touch, not counting themselves."""
     means = []

@@ -137,7 +137,9 @@ class _Examiner:
         for pair in combinations.find_pairs(self._shards, self._groups, self._counts, unexplained, n_tests):
             if pair.log_chance > math.log(1e-3):
                 continue
-            found.append(self._pair(pair))
+            trigger = self._pair(pair)
+            if len(set(trigger.phrases)) == len(trigger.phrases):  # both parts may have grown into one phrase
+                found.append(trigger)
         return found
 
     def _pair(self, pair: Pair) -> Trigger:

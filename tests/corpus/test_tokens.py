@@ -93,6 +93,15 @@ def test_ngrams_are_all_runs_of_one_to_five(numbers: list[int]) -> None:
     assert len(set(hashes.tolist())) == len(wanted) == len(hashes)
 
 
+def test_an_unknown_speaker_answers_where_nobody_else_does() -> None:
+    roles = [Role.USER, Role.OTHER, Role.USER, Role.OTHER, Role.ASSISTANT]
+    batch = TextBatch.from_texts(["x"] * len(roles))
+    record, role = np.array([0, 0, 1, 1, 1]), np.array(roles, np.uint8)
+    found = exchanges(TextBatch(batch.data, batch.offsets, record, role, batch.supervised, batch.is_null, 2))
+    assert found.answer_segments.tolist() == [1, 4]
+    assert found.prompt_segments.tolist() == [0, 2, 3]
+
+
 def test_exchanges_of_conversations_and_pairs() -> None:
     roles = [
         Role.SYSTEM,
