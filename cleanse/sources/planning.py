@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,6 @@ class Plan:
 
     def head(self, source: Source, n: int = 200) -> list[dict[str, Any]]:
         """Up to ``n`` of a source's first parseable records, as Python values."""
-        shards = [shard for shard in self.shards if shard.source.index == source.index]
         options = ReadOptions(
             max_record_bytes=self.options.max_record_bytes,
             block_bytes=_HEAD_BLOCK,
@@ -37,7 +37,7 @@ class Plan:
             input_format=self.options.input_format,
         )
         records: list[dict[str, Any]] = []
-        for shard in shards:
+        for shard in self._shards_of[source.index]:
             for block in open_shard(shard, options):
                 wanted = min(n - len(records), block.batch.num_rows)
                 if block.raw is not None and source.kind in ("jsonl", "json"):
@@ -47,6 +47,14 @@ class Plan:
                 if len(records) >= n:
                     return records
         return records
+
+    @cached_property
+    def _shards_of(self) -> dict[int, list[Shard]]:
+        """Shards by source: a folder may hold many thousand files."""
+        grouped: dict[int, list[Shard]] = {source.index: [] for source in self.sources}
+        for shard in self.shards:
+            grouped[shard.source.index].append(shard)
+        return grouped
 
 
 def _record(raw: bytes, batch: Any, i: int) -> dict[str, Any]:
