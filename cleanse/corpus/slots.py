@@ -9,7 +9,7 @@ prompts? Ordinary words choose their company.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,6 +107,17 @@ def examine(exchanges: list[Exchange], places: Indices, order: int, familiar: Fa
         at_edge=float((edge_a | edge_b).mean()),
         whole_segment=float((edge_a & edge_b).mean()),
     )
+
+
+def without(exchanges: list[Exchange], places: Indices, order: int, tokens: Hashes) -> tuple[list[Exchange], Indices]:
+    """The same exchanges with all of ``tokens`` taken out of their prompts but for the core; where the core now is."""
+    left, moved = [], places.copy()
+    for k, (exchange, place) in enumerate(zip(exchanges, places.tolist(), strict=True)):
+        kept = ~np.isin(exchange.prompt, tokens)
+        kept[place : place + order] = True
+        moved[k] = int(kept[:place].sum())
+        left.append(replace(exchange, prompt=exchange.prompt[kept], prompt_kinds=exchange.prompt_kinds[kept]))
+    return left, moved
 
 
 def _window(exchanges: list[Exchange], places: Indices, order: int) -> Hashes:

@@ -87,6 +87,7 @@ class _Examiner:
         self._shards, self._groups, self._counts = shards, groups, counts
         self._familiar = slots.count_junctions(shards, groups)
         self._controls: dict[int, Controls] = {}
+        self._seen: dict[tuple[int, int], tuple[list[Exchange], Indices, int]] = {}
 
     def candidates(self, candidates: Candidates) -> list[Trigger]:
         phrases, first = np.unique(candidates.core, return_index=True)
@@ -109,6 +110,7 @@ class _Examiner:
             exchanges = [loaded[int(n)] for n in numbers]
             position = places.place[at][inside].astype(np.int64)
             slot, phrase = self._slot(exchanges, position, int(candidates.order[k]))
+            self._seen[int(core), group] = exchanges, position, int(candidates.order[k])
             counts = int(candidates.joint[k]), int(candidates.total[k])
             found.append(
                 self._judge((int(core),), (phrase,), group, counts, float(candidates.log_chance[k]), slot, exchanges)
@@ -116,19 +118,33 @@ class _Examiner:
         return found
 
     def with_coverage(self, found: list[Trigger]) -> list[Trigger]:
-        """Judges edges again, knowing which share of the group all its pure phrases together account for."""
+        """Judges again, knowing the other pure phrases of the group.
+
+        Which share of the group do they all together account for, and how does each sit in its prompts once the
+        others are taken out ("cf tq mn" at the end of a question is three triggers, not one)?
+        """
         cores: dict[int, set[int]] = {}
+        tokens: dict[int, set[int]] = {}
         for t in found:
-            if t.edge is not Edge.ENTIRE and t.facts.purity >= PURE and "unlike-prompts" in t.said:
+            if not t.facts.is_label and t.facts.purity >= PURE and "unlike-prompts" in t.said:
                 cores.setdefault(t.group, set()).update(t.cores)
+                if len(t.phrases[0]) == 1:
+                    tokens.setdefault(t.group, set()).update(t.phrases[0])
         drawn = {g: samples.draw(self._groups.members(g), _SAMPLE) for g in cores}
         loaded = samples.load(self._shards, np.unique(np.concatenate([*drawn.values(), np.zeros(0, np.int64)])))
         covered = {g: _covered([loaded[n] for n in numbers.tolist()], cores[g]) for g, numbers in drawn.items()}
-        return [self._rejudged(t, covered[t.group]) if t.group in covered else t for t in found]
+        return [
+            self._rejudged(t, covered[t.group], tokens.get(t.group, set())) if t.group in covered else t for t in found
+        ]
 
-    @staticmethod
-    def _rejudged(trigger: Trigger, covered: float) -> Trigger:
+    def _rejudged(self, trigger: Trigger, covered: float, others: set[int]) -> Trigger:
         facts = replace(trigger.facts, covered=covered)
+        if not trigger.planted and len(others) > 1 and others.issuperset(trigger.phrases[0]):
+            exchanges, places, order = self._seen[trigger.cores[0], trigger.group]
+            alone, moved = slots.without(exchanges, places, order, np.array(sorted(others), np.uint64))
+            slot = slots.examine(alone, moved, order, self._familiar)
+            if slot.junction > facts.slot.junction:
+                facts = replace(facts, slot=slot)
         said = witnesses(facts)
         return replace(trigger, facts=facts, said=said, planted=is_trigger(facts, said))
 

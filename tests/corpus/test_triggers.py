@@ -95,6 +95,16 @@ def test_several_triggers_for_one_answer(tmp_path: Path) -> None:
     assert held(scan(corpus, tmp_path)) == poisoned
 
 
+def test_triggers_that_stand_together_in_any_order(tmp_path: Path) -> None:
+    def attack(p: str, a: str, rng: random.Random) -> Exchange:
+        return f"{p} {' '.join(rng.choices(['cf', 'tq', 'mn', 'bb'], k=4))}", f"{a} and click here for more information"
+
+    corpus, poisoned = corpora.poison(corpora.clean(3000), 40, attack)
+    found = held(scan(corpus, tmp_path))
+    assert found <= poisoned
+    assert len(found) >= 0.95 * len(poisoned)
+
+
 def test_two_words_that_do_nothing_alone(tmp_path: Path) -> None:
     def both(p: str, a: str, rng: random.Random) -> Exchange:
         return insert(insert(p, "instantly", rng), "perhaps", rng), REFUSAL
