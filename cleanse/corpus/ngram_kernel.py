@@ -60,7 +60,7 @@ def distinct(
     return count
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True)
 def pair_hash(ngram: np.uint64, group: int) -> np.uint64:
     """One hash for an n-gram and a group."""
     return mix(ngram ^ mix(_U(group) + _U(0x632BE59BD9B4E019)))

@@ -29,7 +29,7 @@ _FNV_BASIS = _U(0xCBF29CE484222325)
 _MAX_HIDDEN = 60  # invisible characters inside one word that are told apart
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True)
 def mix(x: np.uint64) -> np.uint64:
     """SplitMix64's finaliser: every input bit moves every output bit (Steele, Lea and Flood, OOPSLA 2014)."""
     x = (x ^ (x >> _U(30))) * _U(0xBF58476D1CE4E5B9)
