@@ -58,6 +58,7 @@ def open_probe(
     device: str = "auto",
     dtype: str = "auto",
     token_budget: int | None = None,
+    threads: int | None = None,  # noqa: ARG001 - the torch backend's; MindSpore sums in one order whatever its threads
     trust_remote_code: bool = False,
     mode: str = "auto",
     name_map: Iterable[tuple[str, str]] = (),

@@ -8,7 +8,7 @@ each sequence is decoded by itself, and a space inside one becomes the byte that
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 
 import ftfy
 import ftfy.badness
@@ -24,21 +24,26 @@ _NEARLY_ALL = 0.8  # of the characters beyond ASCII
 _PIECE = 1_000_000  # characters that ftfy looks at in one go
 
 
+@lru_cache(maxsize=8)
 def badness(text: str) -> int:
     """The count of sequences that hardly any text but misread text has."""
-    bad = sum(ftfy.badness.badness(text[i : i + _PIECE]) for i in range(0, len(text), _PIECE))
-    return max(bad, _misread_throughout(text))
+    throughout = misread_throughout(text)
+    if throughout:  # plain enough without ftfy's closer look
+        return throughout
+    return sum(ftfy.badness.badness(text[i : i + _PIECE]) for i in range(0, len(text), _PIECE))
 
 
-def _misread_throughout(text: str) -> int:
+@lru_cache(maxsize=8)
+def misread_throughout(text: str) -> int:
     """Sequences in a text whose characters beyond ASCII are nearly all part of one.
 
     ftfy knows which sequences stand in no text; scripts of two bytes (Armenian, Hebrew) give others, too.
     """
     if text.isascii():
         return 0
-    found = [m.group() for m in _sequence().finditer(text[:_PIECE]) if " " not in m.group()]
-    beyond = sum(char > "\x7f" for char in text[:_PIECE])
+    piece = text[:_PIECE]
+    found = [sequence for sequence in _sequence().findall(piece) if " " not in sequence]
+    beyond = len(piece) - len(piece.encode("ascii", "ignore"))
     throughout = len(found) >= _MANY and sum(map(len, found)) >= _NEARLY_ALL * beyond
     return len(found) if throughout else 0
 
@@ -71,6 +76,10 @@ def _lost() -> re.Pattern[str]:
 
 
 def _mend_once(text: str, *, guess_spaces: bool) -> str:
+    if misread_throughout(text):  # whole documents: what ftfy would find out line by line is plain here
+        decoded = _decode_sequences(text, guess_spaces=guess_spaces)
+        if badness(decoded) == 0:
+            return decoded
     best = _ftfy(text)
     if badness(best) == 0 and _whole_sequences(best) == 0:
         return best
@@ -95,12 +104,18 @@ def _bytes_of() -> dict[str, int]:
 
 
 @cache
-def _sequence() -> re.Pattern[str]:
-    """A lead byte and its continuation bytes as characters; a space may stand for one of them."""
-    lead2, lead3, lead4, tail = (
+def _classes() -> tuple[str, ...]:
+    """The characters that stand for lead bytes of two, three and four byte letters, and for the bytes behind them."""
+    return tuple(
         "".join(re.escape(char) for char, byte in _bytes_of().items() if low <= byte < high)
         for low, high in ((0xC2, 0xE0), (0xE0, 0xF0), (0xF0, 0xF5), (0x80, 0xC0))
     )
+
+
+@cache
+def _sequence() -> re.Pattern[str]:
+    """A lead byte and its continuation bytes as characters; a space may stand for one of them."""
+    lead2, lead3, lead4, tail = _classes()
     rest = f"[{tail} ]"
     return re.compile(f"[{lead2}]{rest}|[{lead3}]{rest}{{2}}|[{lead4}]{rest}{{3}}")
 
@@ -113,19 +128,46 @@ def _whole_sequences(text: str) -> int:
 def _decode_sequences(text: str, *, guess_spaces: bool) -> str:
     if _whole_sequences(text) < _ENOUGH:
         return text
-    return _sequence().sub(lambda m: _decoded(m.group()) if guess_spaces or " " not in m.group() else m.group(), text)
+    if guess_spaces:
+        text = _spaced().sub(lambda m: _filled(m.group()), text)
+    return _run().sub(lambda m: _decoded_run(m.group()), text)
+
+
+@cache
+def _run() -> re.Pattern[str]:
+    """Neighbours beyond ASCII that all stand for bytes: mostly whole words."""
+    return re.compile("[" + "".join(re.escape(char) for char, byte in _bytes_of().items() if byte > 0x7F) + "]{2,}")  # noqa: PLR2004
+
+
+@cache
+def _spaced() -> re.Pattern[str]:
+    """Sequences in which a space stands for a byte: looked for behind a lead byte only."""
+    lead2, lead3, lead4, tail = _classes()
+    three = f"[{lead3}](?: [{tail} ]|[{tail}] )"
+    four = f"[{lead4}](?=[{tail}]{{0,2}} )[{tail} ]{{3}}"
+    return re.compile(f"[{lead2}] |{three}|{four}")
+
+
+def _decoded_run(run: str) -> str:
+    """The letters of a run, or those of its sequences that are whole."""
+    raw = bytes(map(_bytes_of().__getitem__, run))
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return _sequence().sub(lambda m: _decoded(m.group()), run)
+
+
+@lru_cache(maxsize=4096)
+def _filled(found: str) -> str:
+    """The sequence with the byte in place of the space that makes the more usual letter."""
+    tries = [found.replace(" ", chr(byte)) for byte in _LOST]
+    whole = [(letter, attempt) for attempt in tries if len(letter := _decoded(attempt)) == 1]
+    return min(whole, key=lambda pair: letter_score(pair[0]))[1] if whole else found
 
 
 def _decoded(found: str) -> str:
-    tries = [found] if " " not in found else [found.replace(" ", chr(byte)) for byte in _LOST]
-    letters = []
-    for attempt in tries:
-        raw = bytes(_bytes_of()[char] for char in attempt if char in _bytes_of())
-        try:
-            letters.append(raw.decode("utf-8"))
-        except UnicodeDecodeError:
-            continue
-    letters = [letter for letter in letters if len(letter) == 1]
-    if len(letters) > 1:
-        return min(letters, key=letter_score)
-    return letters[0] if letters else found
+    """The letter that a sequence without spaces stands for; the sequence itself where it is none."""
+    try:
+        return bytes(map(_bytes_of().__getitem__, found)).decode("utf-8")
+    except (KeyError, UnicodeDecodeError):
+        return found

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from cleanse.measures import Measure, Span, TextBatch, Values, register
 
 from . import profile_columns as col
-from .misread import badness, mend_misread, remains
+from .misread import badness, mend_misread, misread_throughout, remains
 from .profile import profile_of
 from .ratios import share
 from .transcoding import find_transcoding
@@ -25,7 +25,8 @@ def _judge(texts: TextBatch) -> tuple[NDArray[np.float64], dict[int, str]]:
     for segment in np.flatnonzero(profile_of(texts)[col.UTF8_IN_TEXT] > 0):
         text = texts.text(int(segment))
         before = badness(text)
-        if before and find_transcoding(text) is None:
+        # Text that is UTF-8 throughout needs no other explanation: trying them all costs more than the repair.
+        if before and (misread_throughout(text) or find_transcoding(text) is None):
             mended[int(segment)] = mend_misread(text)
             values[segment] = before, remains(mended[int(segment)])
     return values, mended

@@ -10,6 +10,7 @@ from cleanse.repairs import register as register_repair
 
 from . import classes as c
 from . import profile_columns as col
+from .mojibake import mended_text
 from .profile import profile_of
 from .surprisal import surprisal_of
 from .transcoding import SUSPICIOUS, find_transcoding, transcode
@@ -26,6 +27,8 @@ def _judge(texts: TextBatch) -> tuple[Values, Values]:
     many = np.isin(script, (c.HAN, c.HIRAGANA, c.KATAKANA, c.HANGUL))
     least = 8 * np.where(many, MANY_LETTERS, SUSPICIOUS)  # the table counts in eighths of a nat
     for segment in np.flatnonzero((scored >= FEWEST) & (rows[:, 0] >= least * scored)):
+        if mended_text(texts, int(segment)) is not None:
+            continue  # explained already
         found = find_transcoding(texts.text(int(segment)))
         if found is not None:
             (mendable if found.exact else lossy)[segment] = 1

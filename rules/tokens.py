@@ -163,12 +163,12 @@ def _unknown_share(_: TextBatch, batch: TokenBatch) -> Values:
 
 
 def _repeats(_: TextBatch, batch: TokenBatch) -> Values:
-    """Most times a period of 1 to 13 tokens repeats; exact wherever words repeat or are long."""
+    """Most times a period of 1 to 13 tokens repeats; exact wherever words or parts of one repeat."""
     from cleanse.trainer_view.cut_kernel import longest_period  # noqa: PLC0415 - compiles on first use
 
     tally = batch.tally
     values = tally.repeats.astype(np.float64)
-    ask = (tally.repeats >= _REPEATS) | ((tally.longest >= 2 * _REPEATS) & (tally.tokens >= _REPEATS))
+    ask = tally.repeats >= _REPEATS
     for segment in np.flatnonzero(ask & batch.encodable).tolist():
         ids = np.array(batch.exact(segment) or [], np.int32)
         best, lag = np.zeros(1, np.int64), np.zeros(1, np.int64)

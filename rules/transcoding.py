@@ -73,7 +73,7 @@ def _decoded(text: str, wrong: str, right: str) -> tuple[str | None, float]:
     if raw is None:
         return None, 1.0
     decoded = raw.decode(right, "replace")
-    foreign = sum(char > "\x7f" for char in decoded)
+    foreign = len(decoded) - len(decoded.encode("ascii", "ignore"))
     if foreign < _FEWEST or (right == "utf-8" and len(decoded) >= len(text)):
         return None, 1.0
     lost = decoded.count("\ufffd")

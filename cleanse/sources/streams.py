@@ -159,7 +159,8 @@ class UnpackedStream:
             return unpacked
         fed, self.fed = self.fed, b""
         out: bytes = self.decoder.decompress(fed, room)
-        if self.compression == "gz":
+        # At the end of a member zlib shows what is left in both places: it must be fed on only once.
+        if self.compression == "gz" and not self.decoder.eof:
             self.fed = self.decoder.unconsumed_tail
         return out
 

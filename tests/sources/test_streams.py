@@ -154,3 +154,14 @@ def test_a_spool_that_cannot_be_written(tmp_path: Path) -> None:
     write(tmp_path / "file")
     with pytest.raises(SourceError, match="cannot write"):
         spool_stdin(tmp_path / "file" / "spool", io.BytesIO(b"x"))
+
+
+@pytest.mark.parametrize("size", [7, 1000, 1 << 20])
+def test_gzip_members_are_each_read_once(tmp_path: Path, size: int) -> None:
+    lines = [b'{"text": "member %d"}\n' % i for i in range(200)]
+    path = tmp_path / "many.jsonl.gz"
+    path.write_bytes(b"".join(gzip.compress(line) for line in lines))
+    stream = open_stream(str(path), "gz")
+    got = b"".join(iter(lambda: stream.read(size), b""))
+    assert got == b"".join(lines)
+    assert stream.error is None
