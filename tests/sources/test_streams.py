@@ -17,7 +17,7 @@ import zstandard
 from cleanse.records import EventKind
 from cleanse.sources import SourceError
 from cleanse.sources.spool import spool_stdin
-from cleanse.sources.streams import UnpackedStream
+from cleanse.sources.streams import UnpackedStream, open_stream
 
 from .reading import read, write
 from .test_arrow import TABLE
