@@ -145,6 +145,14 @@ def sums(pieces, first, features, out):  # type: ignore[no-untyped-def] # noqa: 
 
 
 @njit(cache=True, nogil=True)
+def most_of(pieces, first, values, out):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
+    """Raises out, (segments,), to the largest value among each segment's pieces. values: (known,)."""
+    for s in range(len(first) - 1):
+        for p in range(first[s], first[s + 1]):
+            out[s] = max(out[s], values[pieces[p]])
+
+
+@njit(cache=True, nogil=True)
 def longest_period(ids, first, longest_lag, out, lag_out):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
     """For each stretch of ids: the most times any period of 1..longest_lag ids repeats, and that period.
 

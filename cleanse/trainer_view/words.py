@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from cleanse.measures import TextBatch
 from cleanse.tokenizers_io import LoadedTokenizer
-from cleanse.trainer_view.cut_kernel import byte_classes, cut, longest_period, sums
+from cleanse.trainer_view.cut_kernel import byte_classes, cut, longest_period, most_of, sums
 
 LONGEST_PIECE = 20_000
 """Characters without a place to cut beyond which nothing is encoded: there a tokenizer may take minutes or panic
@@ -24,6 +24,7 @@ LONGEST_PIECE = 20_000
 MOST_WORDS = 1 << 20  # remembered words; then the memory starts anew
 _BATCH = 1 << 15  # words encoded in one call
 _GROUP_BYTES = 16 << 20  # text cut in one go: its words take four times the memory
+_MANY_IDS = 16  # ids from which a word is searched for repeats inside it
 LONGEST_PERIOD = 13  # tokens; OLMo's instance filter looks at periods 1..13
 
 ERROR_SHARE, ERROR_TOKENS = 0.06, 4.0
@@ -48,7 +49,7 @@ class TokenTally:
     failed: NDArray[np.int64]  # words at which the tokenizer panicked
     special: NDArray[np.int64]  # control ids (a control string that is cut in two is not seen here)
     longest: NDArray[np.int64]  # characters of the longest stretch that cannot be cut
-    repeats: NDArray[np.int64]  # most times a period of 1..13 words repeats
+    repeats: NDArray[np.int64]  # most times a period of 1..13 words repeats, or of 1..13 tokens inside one word
     period: NDArray[np.int64]  # that period, in words
 
 
@@ -92,6 +93,7 @@ class WordCounter:
             pieces, first = self._cut(texts.data, texts.offsets[here.start : here.stop + 1], longest[here])
             sums(pieces, first, self._features, totals[here])
             longest_period(pieces, first, LONGEST_PERIOD, repeats[here], period[here])
+            most_of(pieces, first, self._inner_repeats, repeats[here])
         return TokenTally(
             tokens=totals[:, TOKENS],
             byte_pieces=totals[:, BYTES],
@@ -133,6 +135,7 @@ class WordCounter:
     def _reset(self, size: int) -> None:
         self._keys, self._numbers = np.zeros(size, np.uint64), np.zeros(size, np.int32)
         self._features = np.zeros((1 << 14, N_FEATURES), np.int32)
+        self._inner_repeats = np.zeros(1 << 14, np.int32)
         self._known = 0
 
     def _grow(self) -> None:
@@ -149,6 +152,7 @@ class WordCounter:
             grown = np.zeros((max(self._known, 2 * len(self._features)), N_FEATURES), np.int32)
             grown[: len(self._features)] = self._features
             self._features = grown
+            self._inner_repeats = np.resize(self._inner_repeats, len(grown))
         if n == 0:
             return
         low = int(starts[0])
@@ -157,11 +161,13 @@ class WordCounter:
         words = [raw[a:b].decode("utf-8", "replace") for a, b in bounds]
         for at in range(0, n, _BATCH):
             part = words[at : at + _BATCH]
-            self._features[first + at : first + at + len(part)] = self._measure(part)
+            here = slice(first + at, first + at + len(part))
+            self._features[here], self._inner_repeats[here] = self._measure(part)
 
-    def _measure(self, words: list[str]) -> NDArray[np.int32]:
-        """Features of some words, shape (words, features)."""
+    def _measure(self, words: list[str]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Features of some words, shape (words, features), and most repeats inside each, shape (words,)."""
         features = np.zeros((len(words), N_FEATURES), np.int32)
+        inner = np.zeros(len(words), np.int32)
         short = [i for i, word in enumerate(words) if len(word) <= LONGEST_PIECE]
         for i in set(range(len(words))).difference(short):
             features[i, TOKENS] = len(words[i].encode()) // 3 + 1  # not encoded: a guess that no rule decides by
@@ -174,13 +180,14 @@ class WordCounter:
             lengths = np.fromiter((len(ids) for _, ids in kept), np.int64, len(kept))
             flat = np.fromiter(chain.from_iterable(ids for _, ids in kept), np.int64, int(lengths.sum()))
             owner = np.repeat(np.fromiter((i for i, _ in kept), np.int64, len(kept)), lengths)
+            inner = _repeats_inside(flat, owner, lengths, len(words))
             for k in range(N_FEATURES):
                 if self._flags[:, k].any():
                     features[:, k] += np.bincount(owner, self._flags[flat, k], len(words)).astype(np.int32)
         if self._normalize is not None:
             odd = [i for i in short if not (self._keeps_ascii and words[i].isascii())]
             features[odd, CHANGED] = [_changed(words[i], self._normalize) for i in odd]
-        return features
+        return features, inner
 
 
 def encode_all(tokenizer: Tokenizer, texts: list[str]) -> list[Any]:
@@ -225,6 +232,20 @@ def _groups(offsets: NDArray[np.int64]) -> Iterator[slice]:
         stop = min(max(stop, start + 1), n)
         yield slice(start, stop)
         start = stop
+
+
+def _repeats_inside(
+    flat: NDArray[np.int64], owner: NDArray[np.int64], lengths: NDArray[np.int64], n_words: int
+) -> NDArray[np.int32]:
+    """Most repeats of a period of ids inside each word; 0 for words of few ids, which cannot hold many."""
+    inner = np.zeros(n_words, np.int32)
+    ends = np.cumsum(lengths)
+    for i in np.flatnonzero(lengths >= _MANY_IDS).tolist():
+        ids = flat[ends[i] - lengths[i] : ends[i]].astype(np.int32)
+        best, lag = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        longest_period(ids, np.array([0, len(ids)]), LONGEST_PERIOD, best, lag)
+        inner[owner[ends[i] - 1]] = best[0]
+    return inner
 
 
 def _changed(word: str, normalize: Callable[[str], str]) -> int:

@@ -1,5 +1,6 @@
 """A tokenizer small enough to count by hand: one id per byte, ChatML control tokens, a chat template."""
 
+import cleanse.rules  # noqa: F401 - registers the measures
 from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 
