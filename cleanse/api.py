@@ -24,6 +24,8 @@ def scan(
     rules: Sequence[str] = ("default",),
     probe: str = "auto",
     probe_options: Mapping[str, Any] | None = None,
+    corpus: bool = True,
+    dedup: str = "note",
     suspects: str = "keep",
     repair: bool = True,
     emit: Sequence[str] = ("arrow",),
@@ -45,6 +47,8 @@ def scan(
         probe: "auto", "none", the name of a probe recipe, or the path of one.
         probe_options: settings of ``cleanse.probing.settings.ProbeSettings`` that differ from the recipe's, such as
             ``{"model": "path/to/model", "budget": 0.01, "scope": "all"}``.
+        corpus: look across records for duplicates, floods of one answer and planted triggers.
+        dedup: "note" copies, or quarantine all but the first of "exact" or "near" ones.
         suspects: "keep" them in clean, or "quarantine" them.
         repair: mend text in clean where a rule can.
         emit: "jsonl" and "parquet" write the clean records in that form too.
@@ -64,6 +68,8 @@ def scan(
             text_column=text_column,
             packs=tuple(rules),
             probe=settle(probe, probe_options or {})[0],
+            corpus=corpus,
+            dedup=dedup,
             suspects=suspects,
             repair=repair,
             emit=tuple(emit),

@@ -52,6 +52,14 @@ def main() -> None:
 @click.option("--device", metavar="DEVICE", help="auto (default), cpu, cuda, npu, ascend, mps.")
 @click.option("--dtype", type=click.Choice(["auto", "float32", "bfloat16"]), help="Precision of the probe.")
 @click.option("--budget", type=float, metavar="SHARE", help="Clean records the probe may quarantine (default: 0.001).")
+@click.option("--corpus/--no-corpus", default=True, show_default=True, help="Look across records: copies, triggers.")
+@click.option(
+    "--dedup",
+    default="note",
+    show_default=True,
+    type=click.Choice(["note", "exact", "near"]),
+    help="Quarantine all but the first of exact, or of exact and near, copies.",
+)
 @click.option("--suspects", default="keep", show_default=True, type=click.Choice(["keep", "quarantine"]))
 @click.option("--repair/--no-repair", default=True, show_default=True, help="Mend text in clean/ where a rule can.")
 @click.option("--engine", default="local", show_default=True, type=click.Choice(["local"]))

@@ -14,6 +14,8 @@ from cleanse.probing.settings import ProbeSettings
 from cleanse.sources import ReadOptions
 
 EMITS = ("arrow", "jsonl", "parquet")
+ALWAYS = ("reader", "corpus", "probe")
+DEDUPS = ("note", "exact", "near")
 SUSPECTS = ("keep", "quarantine")
 ENGINES = ("local",)
 
@@ -28,6 +30,8 @@ class ScanConfig:
     text_column: str | None = None
     packs: tuple[str, ...] = ("default",)
     probe: ProbeSettings | None = None  # the second witness; None: suspects stay unproven
+    corpus: bool = True  # look across records: duplicates, floods, triggers
+    dedup: str = "note"
     suspects: str = "keep"
     repair: bool = True
     emit: tuple[str, ...] = ("arrow",)
@@ -38,6 +42,11 @@ class ScanConfig:
     def __post_init__(self) -> None:
         if not self.inputs:
             raise UsageError("no input given: name at least one file, folder, glob, hub id, or - for stdin")
+        # What readers and witnesses conclude needs its rules, whatever rules for texts were chosen.
+        object.__setattr__(self, "packs", tuple(dict.fromkeys((*self.packs, *ALWAYS))))
+        _one_of("dedup", self.dedup, DEDUPS)
+        if self.dedup != "note" and not self.corpus:
+            raise UsageError(f"dedup is {self.dedup!r}, but records are not compared with each other: leave corpus on")
         _one_of("suspects", self.suspects, SUSPECTS)
         _one_of("engine", self.engine, ENGINES)
         for emit in self.emit:
@@ -60,6 +69,8 @@ class ScanConfig:
             "packs": list(self.packs),
             "rules_fingerprint": rules_fingerprint,
             "probe": self.probe.identity() if self.probe else None,
+            "corpus": self.corpus,
+            "dedup": self.dedup,
             "suspects": self.suspects,
             "repair": self.repair,
             "emit": sorted({"arrow", *self.emit}),

@@ -16,7 +16,6 @@ from cleanse.evidence import Between, Evidence
 from cleanse.facts import Corpus, merge
 from cleanse.formats import Format
 from cleanse.formats_of import detect_formats
-from cleanse.probing.stage import ProbeStage
 from cleanse.progress import Progress, Silent
 from cleanse.rulepacks import RuleSet, load_packs
 from cleanse.sources import Plan, plan
@@ -46,7 +45,7 @@ def scan(config: ScanConfig, progress: Progress | None = None, evidence: Sequenc
             state.tidy()
             return load_result(config.out, already_done=True)
         run = _Run(config, rules, state, progress)
-        stages = [*evidence, *([ProbeStage(config, config.probe, rules)] if config.probe else [])]
+        stages = [*evidence, *_stages(config, rules)]
         with LocalEngine(config.n_workers) as engine:
             with run.stage("inspect"):
                 run.inspect(engine)
@@ -62,6 +61,19 @@ def scan(config: ScanConfig, progress: Progress | None = None, evidence: Sequenc
         return summarise(
             state, run.plan, run.formats, corpus, actions=run.actions, seconds=run.seconds, evidence=accounts
         )
+
+
+def _stages(config: ScanConfig, rules: RuleSet) -> Iterator[Evidence]:
+    """The witnesses that were asked for, each imported only then."""
+    if config.corpus:
+        from cleanse.corpus.stage import CorpusStage  # noqa: PLC0415
+        from cleanse.corpus.telling import Dedup  # noqa: PLC0415
+
+        yield CorpusStage(config.read, rules, Dedup(config.dedup))
+    if config.probe:
+        from cleanse.probing.stage import ProbeStage  # noqa: PLC0415
+
+        yield ProbeStage(config, config.probe, rules)
 
 
 class _Run:

@@ -21,7 +21,9 @@ def list_rules(packs: tuple[str, ...], *, as_json: bool) -> None:
     if as_json:
         click.echo(orjson.dumps({"rules": [_plain(rule) for rule in rules]}, option=orjson.OPT_INDENT_2))
         return
-    table = Table("rule", "action", "what it finds", box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for name, whole in (("rule", True), ("action", True), ("what it finds", False)):
+        table.add_column(name, no_wrap=whole)
     for rule in rules:
         table.add_row(rule.id, rule.action.value, Text(escape(rule.summary)))
     Console(highlight=False).print(table)

@@ -41,23 +41,23 @@ class Muon(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> None:  # type: ignore[override] # a closure has no use here, nor a result
         """One update of every matrix that has a gradient."""
         del closure
         for group in self.param_groups:
-            shapes: dict[torch.Size, list[Tensor]] = {}
+            shapes: dict[torch.Size, list[tuple[Tensor, Tensor]]] = {}
             for p in group["params"]:
                 if p.grad is not None:
-                    shapes.setdefault(p.shape, []).append(p)
-            for shape, params in shapes.items():
+                    shapes.setdefault(p.shape, []).append((p, p.grad))
+            for shape, pairs in shapes.items():
                 updates = []
-                for p in params:
+                for p, grad in pairs:
                     state = self.state[p]
                     if not state:
                         state["momentum"] = torch.zeros_like(p)
                     buffer = state["momentum"]
-                    buffer.lerp_(p.grad, 1 - group["momentum"])
-                    updates.append(p.grad.lerp(buffer, group["momentum"]))
+                    buffer.lerp_(grad, 1 - group["momentum"])
+                    updates.append(grad.lerp(buffer, group["momentum"]))
                 step = group["lr"] * max(1.0, shape[0] / shape[1]) ** 0.5
-                for p, update in zip(params, orthogonalise(torch.stack(updates)), strict=True):
+                for (p, _), update in zip(pairs, orthogonalise(torch.stack(updates)), strict=True):
                     p.mul_(1 - group["lr"] * group["weight_decay"]).add_(update, alpha=-step)
