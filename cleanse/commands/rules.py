@@ -45,7 +45,7 @@ def show_rule(rule_id: str, packs: tuple[str, ...], *, as_json: bool) -> None:
     lines = [
         ("rule", rule.id),
         ("finds", rule.summary),
-        ("why it hurts", rule.why),
+        ("why it hurts", " ".join(rule.why.split())),
         ("action", rule.action.value),
         ("judges", _criterion(rule)),
         ("repair", rule.repair or "none"),
@@ -81,6 +81,8 @@ def check_rules(packs: tuple[str, ...], *, as_json: bool) -> bool:
 def _criterion(rule: Rule) -> str:
     if rule.event is not None:
         return f"event {rule.event.value} of a reader"
+    if rule.evidence is not None:
+        return f"{rule.evidence}, which a stage between the two passes concludes"
     if rule.pattern is not None:
         return f"pattern {rule.pattern.text} ({rule.pattern.engine})"
     limits = [] if rule.limit is None else [("", rule.limit.default), *rule.limit.per_script]
