@@ -12,6 +12,7 @@ from cleanse.pipeline import scan as run
 from cleanse.probing.recipes import settle
 from cleanse.sources import ReadOptions
 from cleanse.summary import ScanResult
+from cleanse.trainer_view.asking import token_source
 
 
 def scan(
@@ -22,6 +23,9 @@ def scan(
     text_column: str | None = None,
     input_format: str = "auto",
     rules: Sequence[str] = ("default",),
+    tokenizer: str | None = None,
+    chat_template: str | None = None,
+    training: Mapping[str, Any] | None = None,
     probe: str = "auto",
     probe_options: Mapping[str, Any] | None = None,
     corpus: bool = True,
@@ -44,6 +48,10 @@ def scan(
         text_column: judge this column as plain text instead.
         input_format: how the files are read, where their names do not say it.
         rules: rule packs: names or paths of TOML files.
+        tokenizer: path or hub id of the tokenizer whose view of the data is to be checked.
+        chat_template: a template, or the file of one, instead of the tokenizer's own.
+        training: the trainer's settings, as ``{"trainer": "trl", "max_length": 2048}``
+            (arguments of ``cleanse.trainer_view.TrainerSettings.of``).
         probe: "auto", "none", the name of a probe recipe, or the path of one.
         probe_options: settings of ``cleanse.probing.settings.ProbeSettings`` that differ from the recipe's, such as
             ``{"model": "path/to/model", "budget": 0.01, "scope": "all"}``.
@@ -67,6 +75,7 @@ def scan(
             format=format,
             text_column=text_column,
             packs=tuple(rules),
+            tokens=token_source(tokenizer, chat_template, training),
             probe=settle(probe, probe_options or {})[0],
             corpus=corpus,
             dedup=dedup,

@@ -37,6 +37,20 @@ def main() -> None:
     help="How the files are read, where their names do not say it.",
 )
 @click.option("--rules", "packs", multiple=True, metavar="PACK", help="Rule pack: a name or a TOML file. Repeatable.")
+@click.option("--tokenizer", metavar="PATH_OR_ID", help="Check what this tokenizer, and the trainer, will see.")
+@click.option("--chat-template", metavar="FILE", help="Jinja template instead of the tokenizer's own.")
+@click.option("--max-length", type=click.IntRange(min=1), metavar="N", help="The trainer's maximum length in tokens.")
+@click.option(
+    "--trainer",
+    type=click.Choice(["generic", "trl", "ms-swift", "llama-factory"]),
+    help="Whose defaults count for length, truncation and loss.",
+)
+@click.option("--truncation", type=click.Choice(["keep_start", "keep_end", "split", "drop"]), help="What is cut away.")
+@click.option(
+    "--loss", type=click.Choice(["auto", "answers", "assistant", "completion", "all"]), help="Which tokens carry loss."
+)
+@click.option("--packing/--no-packing", default=None, help="The trainer packs records into windows.")
+@click.option("--response-template", metavar="TEXT", help="The marker of a completion-only collator.")
 @click.option(
     "--probe", default="auto", show_default=True, metavar="RECIPE", help="Second witness: auto, none, a recipe."
 )
@@ -79,6 +93,14 @@ def main() -> None:
 def scan(
     src: tuple[str, ...],
     *,
+    tokenizer: str | None,
+    chat_template: str | None,
+    max_length: int | None,
+    trainer: str | None,
+    truncation: str | None,
+    loss: str | None,
+    packing: bool | None,
+    response_template: str | None,
     scope: str | None,
     model: str | None,
     adapter: str | None,
@@ -97,7 +119,11 @@ def scan(
 
     asked: dict[str, Any] = {"scope": scope, "model": model, "adapter": adapter, "backend": backend}
     asked |= {"device": device, "dtype": dtype, "budget": budget}
-    failed_on = run_scan(src, probe_options=asked, **options)
+    training: dict[str, Any] = {"trainer": trainer, "max_length": max_length, "truncation": truncation, "loss": loss}
+    training |= {"packing": packing, "response_template": response_template}
+    failed_on = run_scan(
+        src, probe_options=asked, tokenizer=tokenizer, chat_template=chat_template, training=training, **options
+    )
     sys.exit(FAILED_ON if failed_on else 0)
 
 

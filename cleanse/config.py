@@ -6,12 +6,15 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cleanse import __version__
 from cleanse.errors import UsageError
 from cleanse.probing.settings import ProbeSettings
 from cleanse.sources import ReadOptions
+
+if TYPE_CHECKING:
+    from cleanse.trainer_view import TokenSource
 
 EMITS = ("arrow", "jsonl", "parquet")
 ALWAYS = ("reader", "corpus", "probe")
@@ -29,6 +32,7 @@ class ScanConfig:
     format: str = "auto"  # how columns make a training record: alpaca, messages, ...
     text_column: str | None = None
     packs: tuple[str, ...] = ("default",)
+    tokens: TokenSource | None = None  # the tokenizer and the trainer's settings; None: rules about them do not apply
     probe: ProbeSettings | None = None  # the second witness; None: suspects stay unproven
     corpus: bool = True  # look across records: duplicates, floods, triggers
     dedup: str = "note"
@@ -59,7 +63,7 @@ class ScanConfig:
         """How many worker processes to use."""
         return self.workers or usable_processors()
 
-    def identity(self, rules_fingerprint: str) -> dict[str, Any]:
+    def identity(self, rules_fingerprint: str, tokens_fingerprint: str | None = None) -> dict[str, Any]:
         """All that decides the bytes of the output, except the content of the inputs. JSON-serialisable."""
         return {
             "version": __version__,
@@ -68,6 +72,9 @@ class ScanConfig:
             "text_column": self.text_column,
             "packs": list(self.packs),
             "rules_fingerprint": rules_fingerprint,
+            "tokenizer": self.tokens.tokenizer if self.tokens else None,
+            "trainer": self.tokens.settings.to_json() if self.tokens else None,
+            "tokens_fingerprint": tokens_fingerprint,
             "probe": self.probe.identity() if self.probe else None,
             "corpus": self.corpus,
             "dedup": self.dedup,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +17,16 @@ from cleanse import findings
 from cleanse.atomic import committed, write_json
 from cleanse.blocks import RecordBlock
 from cleanse.engines.job import Report
-from cleanse.errors import CleanseError
+from cleanse.errors import CleanseError, UsageError
 from cleanse.formats import Format, view
 from cleanse.records import FINDINGS_SCHEMA, STRAY_EVENTS, Action, EventKind, Finding, ReadEvent
 from cleanse.rulepacks import Rule, RuleSet, load_packs
 from cleanse.sources import ReadOptions, open_shard
 from cleanse.state import unit_path
 from cleanse.units import Unit
+
+if TYPE_CHECKING:
+    from cleanse.trainer_view import TokenContext, TokenSource
 
 SOURCE_EVENTS = frozenset(
     {
@@ -44,10 +47,14 @@ STAGE = "inspect"
 class Inspector:
     """Finds what the rules say about a block of records. Also used on its own, without a scan around it."""
 
-    def __init__(self, rules: RuleSet, fmt: Format | None) -> None:
-        """``fmt`` may be None for a source in which no record could be parsed: then only strays are judged."""
+    def __init__(self, rules: RuleSet, fmt: Format | None, tokens: TokenContext | None = None) -> None:
+        """``fmt`` may be None for a source in which no record could be parsed: then only strays are judged.
+
+        Without ``tokens`` the rules that need a tokenizer do not apply.
+        """
         self._rules = rules
         self._format = fmt
+        self._tokens = tokens
 
     def inspect(self, block: RecordBlock, source: str) -> pa.Table:
         """Findings of ``FINDINGS_SCHEMA``, by row; rows are those of the block.
@@ -62,6 +69,8 @@ class Inspector:
         if block.batch.num_rows == 0 or self._format is None:
             return FINDINGS_SCHEMA.empty_table()
         seen = view(self._format, block.batch)
+        if self._tokens is not None:
+            self._tokens.attach(seen.texts)
         hits = self._rules.evaluate(seen.texts)
         return findings.table(
             [
@@ -127,6 +136,7 @@ class InspectTask:
     formats: tuple[Format | None, ...]  # one per shard of the unit
     packs: tuple[str, ...]
     rules_fingerprint: str
+    tokens: TokenSource | None
     read: ReadOptions
     folder: Path  # OUT/.cleanse
 
@@ -137,11 +147,12 @@ def inspect_shard(task: InspectTask, report: Report) -> None:
     Raises CleanseError when a rule pack is no longer what the main process loaded.
     """
     rules = rules_of(task.packs, task.rules_fingerprint)
+    tokens = context_of(task.tokens) if task.tokens else None
     facts: list[dict[str, Any]] = []
     path = unit_path(task.folder, STAGE, task.unit.index, ".parquet")
     with committed(path) as temporary, pq.ParquetWriter(temporary, findings.COMMITTED_SCHEMA) as writer:
         for shard, fmt in zip(task.unit.shards, task.formats, strict=True):
-            inspector = Inspector(rules, fmt)
+            inspector = Inspector(rules, fmt, tokens)
             reader = open_shard(shard, task.read)
             of_file: list[ReadEvent] = []
             for block in reader:
@@ -161,6 +172,21 @@ def rules_of(packs: tuple[str, ...], fingerprint: str) -> RuleSet:
     if rules.fingerprint != fingerprint:
         raise CleanseError("a rule pack changed while the scan was running: start again with a new output folder")
     return rules
+
+
+@lru_cache(maxsize=1)
+def context_of(source: TokenSource) -> TokenContext:
+    """The tokenizer and what it has learnt of the data, kept for the life of the process.
+
+    Raises CleanseError where the tokenizer or its template cannot be loaded.
+    """
+    from cleanse.tokenizers_io import TokenizerError  # noqa: PLC0415 - only where a tokenizer is asked for
+    from cleanse.trainer_view import TemplateRefusedError  # noqa: PLC0415
+
+    try:
+        return source.load()
+    except (TokenizerError, TemplateRefusedError) as error:
+        raise UsageError(f"tokenizer {source.tokenizer}: {error}") from error
 
 
 def event_to_json(event: ReadEvent) -> list[Any]:

@@ -39,7 +39,10 @@ def scan(config: ScanConfig, progress: Progress | None = None, evidence: Sequenc
     """
     progress = progress or Silent()
     rules = load_packs(config.packs)
-    with RunState(config.out, config.identity(rules.fingerprint)) as state:
+    tokens = inspection.context_of(config.tokens) if config.tokens else None
+    for warning in tokens.warnings if tokens else ():
+        progress.remark(warning)
+    with RunState(config.out, config.identity(rules.fingerprint, tokens.fingerprint if tokens else None)) as state:
         if state.finished:
             state.check_pinned()
             state.tidy()
@@ -107,7 +110,13 @@ class _Run:
         for unit in self._undone(inspection.STAGE):
             formats = tuple(self.formats[shard.source.index] for shard in unit.shards)
             task = inspection.InspectTask(
-                unit, formats, self.config.packs, self.rules.fingerprint, self.config.read, self.state.folder
+                unit=unit,
+                formats=formats,
+                packs=self.config.packs,
+                rules_fingerprint=self.rules.fingerprint,
+                tokens=self.config.tokens,
+                read=self.config.read,
+                folder=self.state.folder,
             )
             jobs.append(Job(inspection.inspect_shard, task, str(unit)))
         for _ in engine.run(jobs, self.progress.advance):

@@ -30,6 +30,10 @@ class Progress(Protocol):
         """The inputs are known, and what their columns mean."""
         ...
 
+    def remark(self, words: str) -> None:
+        """Something the user should know, once."""
+        ...
+
     def stage(self, name: str) -> None:
         """A stage begins."""
         ...
@@ -47,6 +51,9 @@ class Silent:
     """Says nothing."""
 
     def planned(self, plan: Plan, formats: Sequence[Format | None], *, resumed: bool) -> None:
+        """Nothing."""
+
+    def remark(self, words: str) -> None:
         """Nothing."""
 
     def stage(self, name: str) -> None:
@@ -78,6 +85,10 @@ class Lines(Silent):
             self._say(f"... and {len(alike) - _MOST_FORMATS:,} more formats")
         if resumed:
             self._say("an earlier run of this command was interrupted: going on where it stopped")
+
+    def remark(self, words: str) -> None:
+        """Prints the words."""
+        self._say(words)
 
     def _say(self, line: str) -> None:
         self._console.print(Text(escape(line)), soft_wrap=True)

@@ -22,6 +22,7 @@ from cleanse.rulepacks import load_packs
 from cleanse.safe_text import escape
 from cleanse.sources import ReadOptions
 from cleanse.summary import ScanResult
+from cleanse.trainer_view.asking import token_source
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 1 << 10, "MI": 1 << 20, "GI": 1 << 30}
 
@@ -36,6 +37,9 @@ def run_scan(
     packs: tuple[str, ...],
     probe: str,
     probe_options: dict[str, Any],
+    tokenizer: str | None,
+    chat_template: str | None,
+    training: dict[str, Any],
     corpus: bool,
     dedup: str,
     suspects: str,
@@ -57,6 +61,7 @@ def run_scan(
         format=format_,
         text_column=text_column,
         packs=packs or ("default",),
+        tokens=token_source(tokenizer, chat_template, training),
         probe=settings,
         corpus=corpus,
         dedup=dedup,

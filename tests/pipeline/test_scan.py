@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import datasets
 import dirty
@@ -17,6 +18,7 @@ from cleanse.config import ScanConfig
 from cleanse.errors import CleanseError, NoRecordsError, UsageError
 from cleanse.pipeline import scan
 from cleanse.sources import ReadOptions
+from cleanse.trainer_view.asking import token_source
 from scripts.kill_test import digest
 
 N = 600
@@ -121,9 +123,11 @@ def test_workers_do_not_change_a_byte(source, scanned: Path, tmp_path: Path, wor
 _PERTURBED = """
 import sys
 from pathlib import Path
+from typing import Any
 from cleanse.config import ScanConfig
 from cleanse.pipeline import scan
 from cleanse.sources import ReadOptions
+from cleanse.trainer_view.asking import token_source
 scan(ScanConfig(inputs=(sys.argv[1],), out=Path(sys.argv[2]), probe=None, workers=1, emit=("arrow", "jsonl", "parquet"),
      read=ReadOptions(shard_bytes=20_000, block_bytes=8_000)))
 """
@@ -255,3 +259,26 @@ def test_the_public_call_takes_plain_arguments(tmp_path: Path) -> None:
         cleanse.scan([tmp_path / "d.jsonl"], tmp_path / "o2", suspects="drop", probe="none")
     with pytest.raises(cleanse.UsageError, match="no input given"):
         cleanse.scan([], tmp_path / "o2", probe="none")
+
+
+def test_a_tokenizer_brings_its_rules_into_the_scan(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    plain = Tokenizer(models.WordLevel({"[UNK]": 0, "alpha": 1, "ok": 2}, unk_token="[UNK]"))
+    plain.pre_tokenizer = pre_tokenizers.Whitespace()
+    plain.save(str(tmp_path / "tokenizer.json"))
+    data = tmp_path / "d.jsonl"
+    rows = [{"prompt": "alpha " * n, "completion": "ok"} for n in (3, 900, 5)]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = token_source(str(tmp_path / "tokenizer.json"), training={"max_length": 64})
+    result = scan(config(data, tmp_path / "o", tokens=source))
+    assert [r["cleanse_row"] for r in result.load_quarantine()] == [1]
+    found = result.load_findings().to_pylist()
+    assert [f["row"] for f in found if f["rule"] == "trainer.no-supervised-tokens"] == [1]
+    assert result.summary["configuration"]["trainer"]["max_length"] == 64
+
+
+@pytest.mark.parametrize("options", [{"max_length": 64}, {"trainer": "trl"}])
+def test_training_options_need_a_tokenizer(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="tokenizer"):
+        token_source(None, None, options)
