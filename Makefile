@@ -32,7 +32,7 @@ unit: $(VENV)/.installed
 
 # lowest: the lower bounds of pyproject.toml are promises; this keeps them.
 lowest: $(LOWEST)/.installed
-	$(LOWEST)/bin/python -m pytest -n 2 --dist loadfile -q tests --ignore=tests/probes --ignore=tests/tokens --ignore=tests/test_packaging.py
+	$(LOWEST)/bin/python -m pytest -n 2 --dist loadfile -q tests --ignore=tests/test_packaging.py
 
 # mindspore: its tests in an environment of NumPy 1, with torch beside it as the reference.
 mindspore: $(MINDSPORE)/.installed
@@ -41,7 +41,7 @@ mindspore: $(MINDSPORE)/.installed
 $(VENV)/.installed: pyproject.toml constraints/tested.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -U pip
-	$(BIN)/python -m pip install -q -c constraints/tested.txt -e '.[torch,dev]'
+	$(BIN)/python -m pip install -q -c constraints/tested.txt -e '.[torch,references,dev]'
 	touch $@
 
 $(LOWEST)/.installed: pyproject.toml constraints/lowest.txt
