@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -32,8 +34,8 @@ ERROR_SHARE, ERROR_TOKENS = 0.06, 4.0
 the evaluation corpus: exact with Qwen's vocabulary; at worst 5.6 % (source code: runs of spaces before digits)
 with DeepSeek's, 4.9 % with Mistral's SentencePiece, 4.0 % with its tekken; 0.1 % on average."""
 
-TOKENS, BYTES, UNKNOWN, GLITCH, BEYOND, CHANGED, FAILED, SPECIAL = range(8)
-N_FEATURES = 8
+TOKENS, BYTES, UNKNOWN, GLITCH, BEYOND, CHANGED, FAILED = range(7)
+N_FEATURES = 7
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,6 @@ class TokenTally:
     beyond: NDArray[np.int64]  # ids that the model's embedding has no row for
     changed: NDArray[np.int64]  # words that do not come back as they went in
     failed: NDArray[np.int64]  # words at which the tokenizer panicked
-    special: NDArray[np.int64]  # control ids (a control string that is cut in two is not seen here)
     longest: NDArray[np.int64]  # characters of the longest stretch that cannot be cut
     repeats: NDArray[np.int64]  # most times a period of 1..13 words repeats, or of 1..13 tokens inside one word
     period: NDArray[np.int64]  # that period, in words
@@ -68,13 +69,13 @@ class WordCounter:
         flags[:, TOKENS] = 1
         flags[_within(loaded.pieces.bytes, size), BYTES] = 1
         flags[_within(glitch, size), GLITCH] = 1
-        flags[_within(loaded.special.values(), size), SPECIAL] = 1
         if loaded.pieces.unk is not None:
             flags[loaded.pieces.unk, UNKNOWN] = 1
-            flags[loaded.pieces.unk, SPECIAL] = 0
         if model_vocab_size is not None:
             flags[model_vocab_size:, BEYOND] = 1
         self._flags = flags
+        ascii_flags = flags[:, [UNKNOWN, GLITCH, BEYOND]].any()
+        self._plain_ascii = not ascii_flags  # byte pieces are those of other characters
         normalizer = None if loaded.pieces.lossless else loaded.tokenizer.normalizer
         self._normalize = None if normalizer is None else normalizer.normalize_str
         ascii_text = "".join(map(chr, range(0x20, 0x7F)))
@@ -102,7 +103,6 @@ class WordCounter:
             beyond=totals[:, BEYOND],
             changed=totals[:, CHANGED],
             failed=totals[:, FAILED],
-            special=totals[:, SPECIAL],
             longest=longest,
             repeats=repeats,
             period=period,
@@ -159,10 +159,11 @@ class WordCounter:
         raw = data[low : int(ends[-1])].tobytes()
         bounds = zip((starts - low).tolist(), (ends - low).tolist(), strict=True)
         words = [raw[a:b].decode("utf-8", "replace") for a, b in bounds]
-        for at in range(0, n, _BATCH):
-            part = words[at : at + _BATCH]
-            here = slice(first + at, first + at + len(part))
-            self._features[here], self._inner_repeats[here] = self._measure(part)
+        with _collector_paused():
+            for at in range(0, n, _BATCH):
+                part = words[at : at + _BATCH]
+                here = slice(first + at, first + at + len(part))
+                self._features[here], self._inner_repeats[here] = self._measure(part)
 
     def _measure(self, words: list[str]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Features of some words, shape (words, features), and most repeats inside each, shape (words,)."""
@@ -172,10 +173,14 @@ class WordCounter:
         for i in set(range(len(words))).difference(short):
             features[i, TOKENS] = len(words[i].encode()) // 3 + 1  # not encoded: a guess that no rule decides by
         encodings = encode_all(self._inner, [words[i] for i in short])
-        kept = [(i, e.ids) for i, e in zip(short, encodings, strict=True) if e is not None]
+        kept = []
         for i, encoding in zip(short, encodings, strict=True):
             if encoding is None:
                 features[i, FAILED] = 1
+            elif self._plain_ascii and len(encoding) < _MANY_IDS and words[i].isascii():
+                features[i, TOKENS] = len(encoding)  # nothing but its length can matter
+            else:
+                kept.append((i, encoding.ids))
         if kept:
             lengths = np.fromiter((len(ids) for _, ids in kept), np.int64, len(kept))
             flat = np.fromiter(chain.from_iterable(ids for _, ids in kept), np.int64, int(lengths.sum()))
@@ -222,6 +227,18 @@ def guarded(call: Callable[[], Any]) -> Any:
 def is_panic(error: BaseException) -> bool:
     """Whether this is a panic of Rust code: pyo3's ``PanicException``, which is no ``Exception``."""
     return type(error).__name__ == "PanicException"
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Without the cyclic collector: a hundred thousand new objects set it off again and again, a fifth of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _groups(offsets: NDArray[np.int64]) -> Iterator[slice]:
