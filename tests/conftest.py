@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,16 @@ def shared_data() -> Path:
     if not data.is_dir():
         pytest.skip(f"no evaluation data at {data}: set CLEANSE_SHARED to the folder that holds data/")
     return data
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interruptible() -> None:
+    """Programs that tests start can be interrupted, even where the tests run in the background of a shell.
+
+    A shell without job control starts background jobs with SIGINT ignored, and children inherit that.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

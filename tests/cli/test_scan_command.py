@@ -81,7 +81,8 @@ def test_fail_on_tells_repairs_from_worse(good: Path, tmp_path: Path) -> None:
 
 
 def test_fail_on_nothing_found(good: Path, tmp_path: Path) -> None:
-    result = run("scan", good, "-o", tmp_path / "o", "--probe", "none", "--workers", 1, "--fail-on", "note")
+    alone = ("--probe", "none", "--no-corpus", "--workers", 1)
+    result = run("scan", good, "-o", tmp_path / "o", *alone, "--fail-on", "note")
     assert result.exit_code == 0
 
 
@@ -100,7 +101,8 @@ def test_fail_on_nothing_found(good: Path, tmp_path: Path) -> None:
         (["good.jsonl", "-o", "good.jsonl"], 2, "is a file"),
         (["good.jsonl", "-o", "o", "--emit", "csv"], 2, "emit is 'csv': expected one of arrow, jsonl, parquet"),
         (["good.jsonl", "-o", "o", "--max-record-bytes", "many"], 2, "'many' is not a size"),
-        (["good.jsonl", "-o", "o", "--tokenizer", "gpt2"], 2, "No such option"),
+        (["good.jsonl", "-o", "o", "--max-length", "64"], 2, "add --tokenizer"),
+        (["good.jsonl", "-o", "o", "--tokenizer", "nowhere.json"], 2, "no tokenizer at nowhere.json"),
         (["good.jsonl", "-o", "o", "--probe", "some.toml"], 2, "there is no recipe some.toml"),
         (["good.jsonl", "-o", "o", "--engine", "ray"], 2, "'ray' is not 'local'"),
         (["empty.jsonl", "-o", "o"], 3, "no records in empty.jsonl"),
