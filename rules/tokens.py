@@ -30,6 +30,7 @@ _ODD_DENSITY = 2.0  # density from which a segment is encoded exactly before any
 _SHORT = 24  # tokens below which a share or a density says nothing
 _REPEATS = 16  # periods of words from which a segment's ids are looked at (OLMo asks for 32 of tokens)
 _PERIODS = 13
+_ASCII = "a" + "".join(map(chr, range(0x20, 0x7F)))
 _START = 64  # characters at the start of a text in which a rendered conversation shows its first control token
 
 
@@ -186,10 +187,26 @@ def _beyond(_: TextBatch, batch: TokenBatch) -> Values:
     return batch.tally.beyond.astype(np.float64) if known else np.full(len(batch.texts), np.nan)
 
 
-def _changed(_: TextBatch, batch: TokenBatch) -> Values:
-    if batch.context.loaded.pieces.lossless:
-        return np.zeros(len(batch.texts))
-    return (batch.tally.changed + batch.tally.unknown).astype(np.float64)
+def _changed(texts: TextBatch, batch: TokenBatch) -> Values:
+    """Words that the tokenizer's normaliser rewrites, told from the text as a whole where it rewrites none."""
+    counts = np.zeros(len(texts))
+    normalizer = batch.context.loaded.tokenizer.normalizer
+    if batch.context.loaded.pieces.lossless or normalizer is None:
+        return counts
+    column = texts.arrow()
+    plain = np.asarray(pc.equal(pc.utf8_length(column), pc.binary_length(column)))
+    if _rewrites(_ASCII, normalizer.normalize_str):
+        plain = np.zeros(len(texts), np.bool_)
+    for segment in np.flatnonzero(~plain & batch.encodable).tolist():
+        text = texts.text(segment)
+        if _rewrites(text, normalizer.normalize_str):
+            counts[segment] = max(1, sum(_rewrites(word, normalizer.normalize_str) for word in text.split()))
+    return counts
+
+
+def _rewrites(text: str, normalize: Callable[[str], str]) -> bool:
+    """Whether normalising changes more than how spaces are written (SentencePiece's U+2581, and one in front)."""
+    return normalize(text).replace("\u2581", " ").strip(" ") != text.replace("\u2581", " ").strip(" ")
 
 
 def _unbroken(_: TextBatch, batch: TokenBatch) -> Values:
@@ -218,7 +235,12 @@ for _name, _unit, _doc, _compute in (
     ("token_repeats", "repeats", "Most times a period of 1 to 13 tokens repeats in a row", _repeats),
     ("glitch_tokens", "tokens", "Tokens that the model was hardly trained on", _glitch),
     ("tokens_beyond_embedding", "tokens", "Ids for which the model has no embedding", _beyond),
-    ("changed_words", "distinct places", "Words that do not come back from the tokenizer as they went in", _changed),
+    (
+        "changed_words",
+        "words",
+        "Words that the tokenizer's normaliser rewrites: they do not come back as they went in",
+        _changed,
+    ),
     ("unbroken_characters", "characters", "Longest stretch that no pre-tokenizer can cut", _unbroken),
     ("tokenizer_failures", "words", "Words at which the tokenizer panics", _failed),
 ):

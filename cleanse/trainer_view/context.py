@@ -17,7 +17,8 @@ from cleanse.trainer_view.prepared import Trainer
 from cleanse.trainer_view.records import RecordReport, ShapeMemory, report_on
 from cleanse.trainer_view.settings import TrainerSettings
 from cleanse.trainer_view.template import TemplateRefusedError
-from cleanse.trainer_view.words import LONGEST_PIECE, TokenTally, WordCounter
+from cleanse.trainer_view.word_table import LONGEST_PIECE
+from cleanse.trainer_view.words import CutTexts, TokenTally, WordCounter
 
 _EXACT_BYTES = 1 << 20  # a larger text is counted by its words, not encoded as a whole
 
@@ -94,14 +95,23 @@ class TokenBatch:
     _exact: dict[int, list[int] | None] = field(default_factory=dict)
 
     @cached_property
+    def cut(self) -> CutTexts:
+        """The batch cut into words."""
+        return self.context.counter.cut(self.texts)
+
+    @cached_property
     def tally(self) -> TokenTally:
-        """Counts per segment, from distinct words."""
-        return self.context.counter.tally(self.texts)
+        """Counts per segment, from its distinct words; of a long one from those in three windows."""
+        return self.context.counter.count(self.cut, np.zeros(len(self.texts), np.bool_))
 
     @cached_property
     def records(self) -> RecordReport:
         """What the trainer makes of each record."""
-        return report_on(self.context.trainer, self.context.shapes, self.texts, self.tally)
+        return report_on(self.context.trainer, self.context.shapes, self.texts, self.tally, counted=self.counted)
+
+    def counted(self, full: np.ndarray) -> TokenTally:
+        """Counts with every word of some segments, shape (segments,)."""
+        return self.context.counter.count(self.cut, full)
 
     @cached_property
     def encodable(self) -> np.ndarray:

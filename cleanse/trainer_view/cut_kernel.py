@@ -136,20 +136,65 @@ def cut(data, offsets, table, keys, numbers, state, pieces, first, new_starts, n
 
 
 @njit(cache=True, nogil=True)
-def sums(pieces, first, features, out):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
-    """Adds the features of each segment's pieces. features: (known, k) int32; out: (segments, k) int64."""
+def windows(pieces, first, lengths, full, width, long, wanted, sampled):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
+    """Chooses the pieces that stand for each segment: all of a short or ``full`` one, else three windows of bytes.
+
+    Writes the choice to ``wanted`` (pieces,) and the bytes that count to ``sampled`` (segments,). Pieces of
+    ``long`` bytes and more are always wanted, and count like the rest.
+    """
     for s in range(len(first) - 1):
+        total = 0
         for p in range(first[s], first[s + 1]):
-            for k in range(features.shape[1]):
-                out[s, k] += features[pieces[p], k]
+            total += lengths[pieces[p]]
+        every = full[s] or total <= 3 * width
+        at = 0
+        middle = (total - width) // 2
+        for p in range(first[s], first[s + 1]):
+            length = lengths[pieces[p]]
+            inside = every or at < width or (middle <= at < middle + width) or at >= total - width
+            wanted[p] = inside or length >= long
+            if wanted[p]:
+                sampled[s] += length
+            at += length
 
 
 @njit(cache=True, nogil=True)
-def most_of(pieces, first, values, out):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
-    """Raises out, (segments,), to the largest value among each segment's pieces. values: (known,)."""
+def unlearnt(pieces, first, wanted, learnt, lengths, offsets, numbers, starts):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
+    """The words among the wanted pieces that are not learnt yet: number and first byte of each. Marks them learnt."""
+    n = 0
+    for s in range(len(first) - 1):
+        at = offsets[s]
+        for p in range(first[s], first[s + 1]):
+            word = pieces[p]
+            if wanted[p] and not learnt[word]:
+                learnt[word] = True
+                numbers[n], starts[n] = word, at
+                n += 1
+            at += lengths[word]
+    return n
+
+
+@njit(cache=True, nogil=True)
+def sums(pieces, first, wanted, features, out, most):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
+    """Adds the features of each segment's wanted pieces, and the first feature of all its pieces to ``most``.
+
+    features: (known, k) int32; out: (segments, k) int64; most: (segments,) int64.
+    """
     for s in range(len(first) - 1):
         for p in range(first[s], first[s + 1]):
-            out[s] = max(out[s], values[pieces[p]])
+            most[s] += features[pieces[p], 0]
+            if wanted[p]:
+                for k in range(features.shape[1]):
+                    out[s, k] += features[pieces[p], k]
+
+
+@njit(cache=True, nogil=True)
+def most_of(pieces, first, wanted, values, out):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
+    """Raises out, (segments,), to the largest value among each segment's wanted pieces. values: (known,)."""
+    for s in range(len(first) - 1):
+        for p in range(first[s], first[s + 1]):
+            if wanted[p]:
+                out[s] = max(out[s], values[pieces[p]])
 
 
 @njit(cache=True, nogil=True)

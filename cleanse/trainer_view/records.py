@@ -9,6 +9,7 @@ stand-in with one letter per text, never from the records met so far: verdicts m
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,15 +22,19 @@ from cleanse.formats import Conversation, Conversations, Turns
 from cleanse.formats.leaves import is_list, is_string
 from cleanse.formats.turns import ROLE_KEYS, TEXT_KEYS, WEIGHT_KEYS
 from cleanse.measures import TextBatch
+from cleanse.trainer_view.guarded import guarded, is_panic
 from cleanse.trainer_view.prepared import Prepared, Trainer
 from cleanse.trainer_view.template import TemplateRefusedError
-from cleanse.trainer_view.words import ERROR_SHARE, ERROR_TOKENS, LONGEST_PIECE, TokenTally, guarded, is_panic
+from cleanse.trainer_view.word_table import LONGEST_PIECE
+from cleanse.trainer_view.words import ERROR_SHARE, ERROR_TOKENS, TokenTally
 
 FEW_TRAINED = 2  # estimated supervised tokens at or below which the count is made exact
 LARGEST_EXACT = 2 << 20  # bytes of text above which a record is never encoded as a whole
 IMAGE_MARKS = ("<image>", "<|image_pad|>", "<|image|>", "<|vision_start|>", "[IMG]")
 
 NAN = float("nan")
+
+Counts = Callable[[NDArray[np.bool_]], TokenTally]
 
 
 class ShapeMemory(dict[int, float]):
@@ -67,8 +72,10 @@ class RecordReport:
         )
 
 
-def report_on(trainer: Trainer, memory: ShapeMemory, texts: TextBatch, tally: TokenTally) -> RecordReport:
-    """Judges every record of the batch."""
+def report_on(
+    trainer: Trainer, memory: ShapeMemory, texts: TextBatch, tally: TokenTally, *, counted: Counts
+) -> RecordReport:
+    """Judges every record of the batch. ``counted`` gives full counts for the segments that are marked."""
     n = texts.n_records
     report = RecordReport.blank(n)
     talks: Conversations | None = texts.memo.get("conversations")
@@ -78,8 +85,6 @@ def report_on(trainer: Trainer, memory: ShapeMemory, texts: TextBatch, tally: To
     learnt = np.bincount(texts.record, tally.tokens * texts.supervised, n).astype(np.float64)
     longest = np.zeros(n, np.int64)
     np.maximum.at(longest, texts.record, tally.longest)
-    segments = np.bincount(texts.record, minlength=n)
-    slack = ERROR_SHARE * tokens + ERROR_TOKENS * np.maximum(segments, 1)
     shape, odd = _shapes(texts, talks)
     shapes, first, which = np.unique(shape, return_index=True, return_inverse=True)
     for key, record in zip(shapes.tolist(), first.tolist(), strict=True):
@@ -97,9 +102,14 @@ def report_on(trainer: Trainer, memory: ShapeMemory, texts: TextBatch, tally: To
     report.tokens, report.trained, report.left = tokens + added, learnt, learnt.copy()
     ask = odd | refused | (learnt <= FEW_TRAINED) | (trainer.settings.response_template is not None)
     if limit is not None:
-        most = tokens + added + slack + images * trainer.settings.tokens_per_image
-        ask |= most > limit
-        _by_position(report, texts, tally, trainer, chosen=huge & (tokens - slack > limit))
+        more = added + images * trainer.settings.tokens_per_image
+        fits = _most(texts, tally) + more <= limit
+        tally = counted(~fits[texts.record] & ~skip[texts.record])
+        fits |= _most(texts, tally) + more <= limit
+        ask |= ~fits
+        tokens = np.bincount(texts.record, tally.tokens, n).astype(np.float64)
+        report.tokens = np.where(fits, np.minimum(tokens + added, limit), tokens + added)
+        _by_position(report, texts, tally, trainer, chosen=huge & ~fits)
     ask &= ~skip & ~huge
     for record in np.flatnonzero(ask).tolist():
         _prepare(trainer, report, record, talks[record])
@@ -107,6 +117,12 @@ def report_on(trainer: Trainer, memory: ShapeMemory, texts: TextBatch, tally: To
         values[skip] = NAN
     report.expanded = np.where(images > 0, report.tokens + images * trainer.settings.tokens_per_image, NAN)
     return report
+
+
+def _most(texts: TextBatch, tally: TokenTally) -> NDArray[np.float64]:
+    """The most tokens each record's texts can have."""
+    most = (1 + ERROR_SHARE) * tally.most + ERROR_TOKENS
+    return np.bincount(texts.record, most, texts.n_records).astype(np.float64)
 
 
 def _added(trainer: Trainer, talk: Conversation) -> float:
@@ -200,7 +216,7 @@ def _by_position(
 ) -> None:
     """Supervised tokens left in records too large to encode, from where their segments lie.
 
-    Used only where a record is so far above the limit that the error of a count does not matter.
+    Counts of such long texts are off by some per cent, and so are the figures here.
     """
     limit = trainer.max_length or 0
     for record in np.flatnonzero(chosen).tolist():

@@ -11,9 +11,10 @@ from real_tokenizers import real
 from toy_tokenizer import toy
 
 from cleanse.measures import TextBatch
-from cleanse.trainer_view import words
+from cleanse.trainer_view import word_table, words
 from cleanse.trainer_view.cut_kernel import byte_classes, cut, longest_period
-from cleanse.trainer_view.words import ERROR_SHARE, ERROR_TOKENS, WordCounter, encode_all, guarded
+from cleanse.trainer_view.guarded import encode_all, guarded
+from cleanse.trainer_view.words import ERROR_SHARE, ERROR_TOKENS, WordCounter
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=40)
 
@@ -93,11 +94,39 @@ def test_small_memory_gives_the_same_counts(by_language, monkeypatch):
     monkeypatch.setattr(words, "MOST_WORDS", 10)
     monkeypatch.setattr(words, "_GROUP_BYTES", 3000)
     again = counter.tally(some)
-    counter._reset(1 << 4)  # the table has to grow many times
-    grown = counter.tally(some)
-    for tally in (again, grown):
+    for tally in (again, counter.tally(some)):
         for key in ("tokens", "longest", "repeats", "byte_pieces"):
             assert np.array_equal(getattr(tally, key), getattr(wanted, key)), key
+
+
+@pytest.fixture(scope="module")
+def sampled_and_full(by_language):
+    counter = WordCounter(real("qwen"))
+    cut_texts = counter.cut(TextBatch.from_texts(by_language))
+    first = counter.count(cut_texts, np.zeros(len(by_language), np.bool_))
+    full = counter.count(cut_texts, np.ones(len(by_language), np.bool_))
+    return first, full, counter.count(cut_texts, np.zeros(len(by_language), np.bool_))
+
+
+def test_a_sample_never_hides_a_long_text(sampled_and_full):
+    first, full, _ = sampled_and_full
+    assert (first.most >= full.tokens).all()
+    assert full.full.all()
+    assert np.array_equal(full.most, full.tokens)
+    assert not first.full.all()
+
+
+def test_a_sample_does_not_depend_on_what_was_learnt_before(sampled_and_full):
+    first, _, again = sampled_and_full
+    for key in ("tokens", "byte_pieces", "unknown", "failed", "repeats"):
+        assert np.array_equal(getattr(first, key), getattr(again, key)), key
+
+
+def test_a_sample_is_near_the_whole(sampled_and_full):
+    first, full, _ = sampled_and_full
+    off = np.abs(first.tokens - full.tokens) / np.maximum(full.tokens, 1)
+    assert np.median(off) < 0.05
+    assert np.quantile(off, 0.99) < 0.5
 
 
 def test_features_per_word():
@@ -124,7 +153,7 @@ def test_pathological_runs_are_measured_and_never_encoded(name, text, characters
     counter = WordCounter(real(name))
     counter.tally(TextBatch.from_texts(["warm up the kernels"]))
     encoded = []
-    monkeypatch.setattr(words, "encode_all", lambda _, some: encoded.extend(some) or [None] * len(some))
+    monkeypatch.setattr(word_table, "encode_all", lambda _, some: encoded.extend(some) or [None] * len(some))
     start = time.process_time()
     tally = counter.tally(TextBatch.from_texts([text]))
     assert time.process_time() - start < 1
@@ -155,7 +184,7 @@ def test_a_panic_costs_only_the_word_that_causes_it(monkeypatch):
     found = encode_all(Panicking(), ["a", "b", "bomb", "c", "bomb", "d"])
     assert [e is None for e in found] == [False, False, True, False, True, False]
     counter = WordCounter(toy())
-    monkeypatch.setattr(counter, "_inner", Panicking())
+    monkeypatch.setattr(counter._table, "_inner", Panicking())
     tally = counter.tally(TextBatch.from_texts(["fine words", "a bomb here"]))
     assert tally.failed.tolist() == [0, 1]
 
