@@ -23,6 +23,7 @@ def main() -> None:
     parser.add_argument("--gb", type=float, nargs="+", default=[0.1, 1.0, 4.0])
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--data", type=Path)
+    parser.add_argument("--scan", nargs="*", default=["--no-corpus"], help="further options of the scan")
     options = parser.parse_args()
     print(versions("corpus-cleanse", "pyarrow", "numpy", "numba"))
     cleanse = [str(Path(sys.executable).with_name("cleanse")), "scan"]
@@ -31,7 +32,7 @@ def main() -> None:
             documents, out = Path(folder) / "documents.jsonl", Path(folder) / "out"
             megabytes = write_documents(documents, size * 1e3, options.data) / 1e6
             command = [*cleanse, str(documents), "-o", str(out), "--workers", str(options.workers)]
-            cost = run([*command, "--probe", "none", "--quiet"])
+            cost = run([*command, "--probe", "none", *options.scan, "--quiet"])
             if cost.returncode != 0:
                 sys.exit(f"the scan of {size} GB ended with {cost.returncode}")
             print(
