@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cleanse.records import EventKind
@@ -127,6 +127,8 @@ CELLS = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from('",\n
 @QUIET
 @given(rows=st.lists(st.tuples(CELLS, CELLS), max_size=8), end=st.sampled_from(["\n", "\r\n"]))
 def test_what_the_csv_module_wrote_is_read_back(tmp_path: Path, rows: list[tuple[str, str]], end: str) -> None:
+    # Where lines end with a line feed, Python 3.11 leaves a carriage return unquoted: such a file says something else.
+    assume(end == "\r\n" or not any("\r" in cell for row in rows for cell in row))
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator=end, quoting=csv.QUOTE_MINIMAL)
     writer.writerows([("a,b", "c"), *rows])
