@@ -57,28 +57,43 @@ def mend_misread(text: str, *, guess_spaces: bool = True) -> str:
     left = badness(text)
     while left:
         mended = _mend_once(text, guess_spaces=guess_spaces)
-        now = badness(mended)
+        now = left_in(mended, of=text)
         if now >= left:
             break
         text, left = mended, now
     return text
 
 
-def remains(text: str) -> int:
+def left_in(mended: str, *, of: str) -> int:
+    """The bad sequences of a text after its repair.
+
+    Where all of it was misread and no character is left that stands for a lead byte, there can be none: ftfy's
+    closer look, which costs more than the repair, is for the other texts.
+    """
+    if misread_throughout(of) and _lead().search(mended) is None:
+        return 0
+    return badness(mended)
+
+
+def remains(mended: str, *, of: str) -> int:
     """What the repair could not mend: bad sequences, and lead bytes whose other bytes a "?" stands for."""
-    return badness(text) + len(_lost().findall(text))
+    return left_in(mended, of=of) + len(_lost().findall(mended))
+
+
+@cache
+def _lead() -> re.Pattern[str]:
+    return re.compile("[" + "".join(_classes()[:3]) + "]")
 
 
 @cache
 def _lost() -> re.Pattern[str]:
-    lead = "".join(re.escape(char) for char, byte in _bytes_of().items() if 0xC2 <= byte < 0xF5)  # noqa: PLR2004
-    return re.compile(f"[{lead}][?\ufffd]")
+    return re.compile(f"{_lead().pattern}[?\ufffd]")
 
 
 def _mend_once(text: str, *, guess_spaces: bool) -> str:
     if misread_throughout(text):  # whole documents: what ftfy would find out line by line is plain here
         decoded = _decode_sequences(text, guess_spaces=guess_spaces)
-        if badness(decoded) == 0:
+        if left_in(decoded, of=text) == 0:
             return decoded
     best = _ftfy(text)
     if badness(best) == 0 and _whole_sequences(best) == 0:
@@ -120,13 +135,13 @@ def _sequence() -> re.Pattern[str]:
     return re.compile(f"[{lead2}]{rest}|[{lead3}]{rest}{{2}}|[{lead4}]{rest}{{3}}")
 
 
-def _whole_sequences(text: str) -> int:
-    """Sequences that would be letters if they were decoded again; counted up to a thousand."""
-    return sum(1 for m, _ in zip(_sequence().finditer(text), range(1000), strict=False) if " " not in m.group())
+def _whole_sequences(text: str, most: int = 1000) -> int:
+    """Sequences that would be letters if they were decoded again, counted among the first ``most``."""
+    return sum(1 for m, _ in zip(_sequence().finditer(text), range(most), strict=False) if " " not in m.group())
 
 
 def _decode_sequences(text: str, *, guess_spaces: bool) -> str:
-    if _whole_sequences(text) < _ENOUGH:
+    if _whole_sequences(text, 4 * _ENOUGH) < _ENOUGH:
         return text
     if guess_spaces:
         text = _spaced().sub(lambda m: _filled(m.group()), text)

@@ -28,7 +28,7 @@ def _judge(texts: TextBatch) -> tuple[NDArray[np.float64], dict[int, str]]:
         # Text that is UTF-8 throughout needs no other explanation: trying them all costs more than the repair.
         if before and (misread_throughout(text) or find_transcoding(text) is None):
             mended[int(segment)] = mend_misread(text)
-            values[segment] = before, remains(mended[int(segment)])
+            values[segment] = before, remains(mended[int(segment)], of=text)
     return values, mended
 
 

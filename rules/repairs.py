@@ -26,14 +26,14 @@ def strip_controls(text: str) -> str:
     return _CONTROLS.sub("", text)
 
 
+def _is_needless(text: str, at: int) -> bool:
+    return locate.is_stray(text, at) or (at == 0 and text[0] == "\ufeff")
+
+
 def strip_zero_width(text: str) -> str:
     """Zero-width characters go where script and neighbours do not explain them; the others stay."""
     while True:  # a run of them hides the real neighbours from each other
-        kept = "".join(
-            char
-            for at, char in enumerate(text)
-            if not (_ZERO_WIDTH.match(char) and (locate.is_stray(text, at) or (at == 0 and char == "\ufeff")))
-        )
+        kept = _ZERO_WIDTH.sub(lambda m: "" if _is_needless(m.string, m.start()) else m.group(), text)
         if kept == text:
             return text
         text = kept
