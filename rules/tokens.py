@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # the context pulls numba and tokenizers in: not needed witho
 
 _ODD_DENSITY = 2.0  # density from which a segment is encoded exactly before any rule judges it
 _SHORT = 24  # tokens below which a share or a density says nothing
+_WINDOW = 700  # characters of each of three windows by which the density of a long text is judged
 _REPEATS = 16  # periods of words from which a segment's ids are looked at (OLMo asks for 32 of tokens)
 _PERIODS = 13
 _ASCII = "a" + "".join(map(chr, range(0x20, 0x7F)))
@@ -114,7 +115,10 @@ def _own_control(texts: TextBatch, batch: TokenBatch) -> Values:
 
 
 def _density(texts: TextBatch, batch: TokenBatch) -> Values:
-    """Tokens per character, over what the segment's script usually takes with this tokenizer."""
+    """Tokens per character, over what the segment's script usually takes with this tokenizer.
+
+    Of a text above 2,100 characters: of its start, middle and end together.
+    """
     tally = batch.tally
     scripts = texts.once("measure:script", measures.get("script").compute)
     usual = _usual_density(batch.context)
@@ -127,9 +131,20 @@ def _density(texts: TextBatch, batch: TokenBatch) -> Values:
     per_character[enough] = tally.tokens[enough] / characters[enough]
     density = per_character / expected
     for segment in np.flatnonzero(density > _ODD_DENSITY * 0.9).tolist():
-        ids = batch.exact(segment)
-        density[segment] = np.nan if ids is None else len(ids) / characters[segment] / expected[segment]
+        parts = _windows(texts.text(segment))
+        ids = [batch.context.counter.encode(part) for part in parts]
+        counts = [len(some) for some in ids if some is not None]
+        known = len(counts) == len(parts)
+        density[segment] = sum(counts) / sum(map(len, parts)) / expected[segment] if known else np.nan
     return density
+
+
+def _windows(text: str) -> list[str]:
+    """The whole text, or its start, middle and end where it is long: density is judged by these, encoded exactly."""
+    if len(text) <= 3 * _WINDOW:
+        return [text]
+    middle = (len(text) - _WINDOW) // 2
+    return [text[:_WINDOW], text[middle : middle + _WINDOW], text[-_WINDOW:]]
 
 
 def _usual_density(context: TokenContext) -> dict[str, float]:

@@ -29,6 +29,7 @@ from cleanse.trainer_view.word_table import LONGEST_PIECE
 from cleanse.trainer_view.words import ERROR_SHARE, ERROR_TOKENS, TokenTally
 
 FEW_TRAINED = 2  # estimated supervised tokens at or below which the count is made exact
+CLEARLY_OVER = 1.5  # times the maximum length, by a sampled count
 LARGEST_EXACT = 2 << 20  # bytes of text above which a record is never encoded as a whole
 IMAGE_MARKS = ("<image>", "<|image_pad|>", "<|image|>", "<|vision_start|>", "[IMG]")
 
@@ -104,7 +105,8 @@ def report_on(
     if limit is not None:
         more = added + images * trainer.settings.tokens_per_image
         fits = _most(texts, tally) + more <= limit
-        tally = counted(~fits[texts.record] & ~skip[texts.record])
+        unclear = ~fits & ~skip & ~(tokens > CLEARLY_OVER * limit)  # what is surely over is encoded as it is
+        tally = counted(unclear[texts.record])
         fits |= _most(texts, tally) + more <= limit
         ask |= ~fits
         tokens = np.bincount(texts.record, tally.tokens, n).astype(np.float64)

@@ -28,7 +28,7 @@ from cleanse.trainer_view.word_table import (
 MOST_WORDS = 1 << 20  # remembered words; then the memory starts anew
 _GROUP_BYTES = 16 << 20  # text cut in one go: its words take four times the memory
 
-WINDOW = 160
+WINDOW = 112
 """Bytes of each of three windows (start, middle, end) whose words stand for a longer text when it is sampled."""
 LONG_WORD = 96  # bytes from which a word is encoded wherever it stands: repeats may hide inside
 
@@ -145,8 +145,8 @@ class WordCounter:
 
     def encode(self, text: str) -> list[int] | None:
         """The exact ids of a text without BOS and EOS, or None where the tokenizer panics."""
-        found = guarded(lambda: self._loaded.tokenizer.encode(text, add_special_tokens=False))
-        return None if found is None else list(found.ids)
+        found = guarded(lambda: self._loaded.tokenizer.encode_batch_fast([text], add_special_tokens=False))
+        return None if found is None else list(found[0].ids)
 
 
 def _groups(offsets: NDArray[np.int64]) -> Iterator[slice]:

@@ -216,7 +216,6 @@ class PanicException(BaseException):
 
 def test_30_a_panic_quarantines_its_record_and_the_scan_goes_on(rules, monkeypatch):
     ctx = context(max_length=10)
-    real_encode = ctx.loaded.tokenizer.encode
 
     class Bomb:
         def __getattr__(self, name):
@@ -225,7 +224,7 @@ def test_30_a_panic_quarantines_its_record_and_the_scan_goes_on(rules, monkeypat
         def encode(self, text, **options):
             if "bomb" in text:
                 raise PanicException("byte index 3 is not a char boundary")
-            return real_encode(text, **options)
+            return toy().tokenizer.encode(text, **options)
 
     object.__setattr__(ctx.trainer.loaded, "tokenizer", Bomb())
     assert isinstance(ctx.trainer.loaded, LoadedTokenizer)

@@ -153,12 +153,25 @@ def test_pathological_runs_are_measured_and_never_encoded(name, text, characters
     counter = WordCounter(real(name))
     counter.tally(TextBatch.from_texts(["warm up the kernels"]))
     encoded = []
+    monkeypatch.setattr(counter._table, "_together", encoded.extend)
     monkeypatch.setattr(word_table, "encode_all", lambda _, some: encoded.extend(some) or [None] * len(some))
     start = time.process_time()
     tally = counter.tally(TextBatch.from_texts([text]))
     assert time.process_time() - start < 1
     assert tally.longest.tolist() == [characters]
     assert encoded == []
+
+
+def test_words_together_are_words_apart(by_language):
+    pieces = sorted({piece for text in by_language[::3] for piece in text.split()} | {"", " ", "\n\n", "e\u0301"})
+    for name in ("qwen", "mistral", "tekken"):
+        table = WordCounter(real(name))._table
+        flat, lengths = table._together(pieces)
+        wanted, counts, failed = table._apart(pieces)
+        assert np.array_equal(flat, wanted), name
+        assert np.array_equal(lengths, counts), name
+        assert not failed.any()
+    assert table._together(["a", "b" + word_table._SEPARATOR]) is None
 
 
 class PanicException(BaseException):
