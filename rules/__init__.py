@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import hexdump, mojibake, profile, regional, repairs, repetition, structure, surprisal, tokens, trainer
+from . import hexdump, mojibake, profile, regional, repairs, repetition, structure, surprisal, tokens, trainer, turns
 
 __all__ = [
     "hexdump",
@@ -15,4 +15,5 @@ __all__ = [
     "surprisal",
     "tokens",
     "trainer",
+    "turns",
 ]
