@@ -30,6 +30,7 @@ _ODD_DENSITY = 2.0  # density from which a segment is encoded exactly before any
 _SHORT = 24  # tokens below which a share or a density says nothing
 _WINDOW = 700  # characters of each of three windows by which the density of a long text is judged
 _REPEATS = 16  # periods of words from which a segment's ids are looked at (OLMo asks for 32 of tokens)
+_REPEATS_BYTES = 256 << 10  # a longer text is judged by the repeats of its words
 _PERIODS = 13
 _ASCII = "a" + "".join(map(chr, range(0x20, 0x7F)))
 _START = 64  # characters at the start of a text in which a rendered conversation shows its first control token
@@ -185,6 +186,7 @@ def _repeats(_: TextBatch, batch: TokenBatch) -> Values:
     tally = batch.tally
     values = tally.repeats.astype(np.float64)
     ask = tally.repeats >= _REPEATS
+    ask &= np.diff(batch.texts.offsets) <= _REPEATS_BYTES  # equal words have equal ids: theirs repeat as often
     for segment in np.flatnonzero(ask & batch.encodable).tolist():
         ids = np.array(batch.exact(segment) or [], np.int32)
         best, lag = np.zeros(1, np.int64), np.zeros(1, np.int64)

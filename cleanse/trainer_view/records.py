@@ -30,7 +30,7 @@ from cleanse.trainer_view.words import ERROR_SHARE, ERROR_TOKENS, TokenTally
 
 FEW_TRAINED = 2  # estimated supervised tokens at or below which the count is made exact
 CLEARLY_OVER = 1.5  # times the maximum length, by a sampled count
-LARGEST_EXACT = 2 << 20  # bytes of text above which a record is never encoded as a whole
+LARGEST_EXACT = 512 << 10  # bytes of text above which a record is never encoded as a whole
 IMAGE_MARKS = ("<image>", "<|image_pad|>", "<|image|>", "<|vision_start|>", "[IMG]")
 
 NAN = float("nan")
