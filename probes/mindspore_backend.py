@@ -33,11 +33,12 @@ from .mindspore_decoder import (
 )
 from .mindspore_devices import describe_devices, pick_device
 from .mindspore_ghost import GhostOperators, sign_parameter
-from .mindspore_models import EMBEDDED, LoadedModel, ModelError, load_model
+from .mindspore_models import LoadedModel, load_model
 from .mindspore_overflow import Replayed, replay_overflows
 from .mindspore_passes import GradientPass, LossPass
 from .mindspore_shapes import COMPILE_FROM, ShapedBatch, fill, plan_shapes, rung
 from .mindspore_watch import WatchingOperators
+from .model_files import EMBEDDED, ModelError
 from .sketching import SignVectors
 from .types import NAN, ProbeInfo, ProbeOptions, ProbeRecord, RawMeasures, RecordEvidence
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,14 +15,7 @@ from tokenizers import Tokenizer
 from . import smollm2
 from .mindspore_layout import FamilyConfig
 from .mindspore_weights import load_checkpoint, load_weights
-
-EMBEDDED = "embedded"
-#: Another folder to take the embedded model from.
-ENVIRONMENT = "CLEANSE_EMBEDDED_DIR"
-
-
-class ModelError(ValueError):
-    """A model cannot be loaded; the message says what was tried and what to do."""
+from .model_files import EMBEDDED, ModelError, embedded_folder, read_tokenizer
 
 
 @dataclass(frozen=True)
@@ -65,7 +57,7 @@ def load_model(
         raise ModelError(f"adapter {adapter!r}: the MindSpore backend reads none; merge it into the model first")
     try:
         if spec == EMBEDDED:
-            return _from_folder(spec, Path(os.environ.get(ENVIRONMENT) or Path(__file__).parent / EMBEDDED))
+            return _from_folder(spec, embedded_folder())
         if spec == smollm2.NAME:
             return _from_folder(spec, smollm2.model_folder())
         path = Path(spec)
@@ -85,10 +77,7 @@ def _from_folder(spec: str, folder: Path) -> LoadedModel:
 def _assembled(spec: str, config: FamilyConfig, weights: dict[str, NDArray[np.float32]], folder: Path) -> LoadedModel:
     tokenizer, first_id = None, config.bos_id
     if (folder / "tokenizer.json").exists():
-        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
-        tokenizer.encode_special_tokens = True  # special-token strings in a text stay text
+        tokenizer = read_tokenizer(folder / "tokenizer.json")
         if spec not in (EMBEDDED, smollm2.NAME):
             first_id = _first_id(folder, tokenizer, config)
     return LoadedModel(spec, replace(config, bos_id=first_id), weights, tokenizer, first_id, folder)

@@ -19,11 +19,12 @@ from .batching import pad_batch, plan_batches
 from .devices import DeviceInfo, describe_devices, pick_device, pick_dtype
 from .encode import encode_segments
 from .features import evidence
+from .model_files import EMBEDDED, ModelError
 from .sketching import SignVectors
 from .torch_amax import AmaxHooks
 from .torch_anatomy import Anatomy, NoGhostRuleError, dissect
 from .torch_ghost import GhostHooks
-from .torch_models import EMBEDDED, LoadedModel, ModelError, load_model
+from .torch_models import LoadedModel, load_model
 from .torch_oracle import loop_norm
 from .torch_passes import Batch, ghost_pass, loss_pass
 from .types import ProbeInfo, ProbeOptions, ProbeRecord, RawMeasures, RecordEvidence

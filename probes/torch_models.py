@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,7 @@ from torch import nn
 from . import smollm2
 from .decoder import load_decoder
 from .decoder_config import DecoderConfig
-
-EMBEDDED = "embedded"
-#: Another folder to take the embedded model from.
-ENVIRONMENT = "CLEANSE_EMBEDDED_DIR"
-
-
-class ModelError(Exception):
-    """A model cannot be loaded; the message says what was tried and what to do."""
+from .model_files import EMBEDDED, ModelError, embedded_folder, read_tokenizer
 
 
 @dataclass(frozen=True)
@@ -45,11 +37,6 @@ class LoadedModel:
     pad_id: int
     max_positions: int
     folder: Path | None
-
-
-def embedded_folder() -> Path:
-    """The folder of the model that ships with cleanse."""
-    return Path(os.environ.get(ENVIRONMENT) or Path(__file__).parent / EMBEDDED)
 
 
 def load_model(
@@ -77,15 +64,6 @@ def load_model(
         return _load_transformers(spec, adapter, dtype, trust_remote_code=trust_remote_code)
     except (OSError, ValueError, ImportError, smollm2.FetchError) as error:
         raise ModelError(f"model {spec!r} cannot be loaded: {error}") from error
-
-
-def read_tokenizer(path: Path) -> Tokenizer:
-    """A `tokenizer.json` with truncation and padding off, special-token strings in a text staying text."""
-    tokenizer = Tokenizer.from_file(str(path))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    tokenizer.encode_special_tokens = True
-    return tokenizer
 
 
 def _load_small(spec: str, folder: Path, dtype: torch.dtype) -> LoadedModel:

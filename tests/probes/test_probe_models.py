@@ -11,8 +11,9 @@ import torch
 from cleanse.probes.decoder import Decoder, load_decoder
 from cleanse.probes.decoder_config import DecoderConfig
 from cleanse.probes.devices import describe_devices, pick_device, pick_dtype
+from cleanse.probes.model_files import ModelError, embedded_folder
 from cleanse.probes.torch_backend import open_probe
-from cleanse.probes.torch_models import ModelError, embedded_folder, load_model
+from cleanse.probes.torch_models import load_model
 from cleanse.probes.unigram import load_counts
 from probe_families import own_decoder
 from safetensors.torch import save_file
