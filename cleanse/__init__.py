@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from cleanse.api import scan
     from cleanse.errors import CleanseError, NoRecordsError, UsageError
     from cleanse.guard import Guard, Ledger
-    from cleanse.replay import OrderUnknown, SkipCollator, order
+    from cleanse.replaying import OrderUnknown, SkipCollator, WithRowIds, order
     from cleanse.summary import ScanResult
 
 __version__ = "0.1.0"
@@ -19,11 +19,12 @@ _HOMES = {
     "Guard": "cleanse.guard",
     "Ledger": "cleanse.guard",
     "NoRecordsError": "cleanse.errors",
-    "OrderUnknown": "cleanse.replay",
+    "OrderUnknown": "cleanse.replaying",
     "ScanResult": "cleanse.summary",
-    "SkipCollator": "cleanse.replay",
+    "SkipCollator": "cleanse.replaying",
     "UsageError": "cleanse.errors",
-    "order": "cleanse.replay",
+    "WithRowIds": "cleanse.replaying",
+    "order": "cleanse.replaying",
     "scan": "cleanse.api",
 }
 """Where each public name lives. Importing the package loads none of these modules: that waits for the first use."""
@@ -37,6 +38,7 @@ __all__ = [
     "ScanResult",
     "SkipCollator",
     "UsageError",
+    "WithRowIds",
     "__version__",
     "order",
     "scan",

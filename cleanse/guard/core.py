@@ -13,9 +13,9 @@ from typing import Any
 from cleanse.guard.ledger import LedgerWriter, row_ids
 from cleanse.guard.ranks import AnyRank, rank_from_environment, torch_any_rank
 from cleanse.guard.rules import SpikeDetector, SpikeRules
-from cleanse.replay.capsule import resume_recipe, write_capsule
-from cleanse.replay.skipping import SkipList
-from cleanse.replay.steps import RowId, once
+from cleanse.replaying.capsule import resume_recipe, write_capsule
+from cleanse.replaying.skipping import SkipList
+from cleanse.replaying.steps import RowId, once
 
 log = logging.getLogger("cleanse.guard")
 

@@ -15,8 +15,8 @@ import torch
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from cleanse.guard.ranks import torch_any_rank
-from cleanse.replay.skipping import ROW_ID, MapDataset, SkipCollator, SkipList
-from cleanse.replay.steps import once
+from cleanse.replaying.skipping import ROW_ID, MapDataset, SkipCollator, SkipList
+from cleanse.replaying.steps import once
 
 if TYPE_CHECKING:
     from cleanse.guard.core import Guard, Judgement

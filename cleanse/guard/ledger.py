@@ -20,8 +20,8 @@ from typing import Any
 
 import orjson
 
-from cleanse.replay.capsule import json_safe
-from cleanse.replay.steps import RowId, StepRows, once
+from cleanse.replaying.capsule import json_safe
+from cleanse.replaying.steps import RowId, StepRows, once
 
 NAME = "ledger-rank-{}.jsonl"
 

@@ -16,7 +16,7 @@ from typing import Any
 from transformers import Trainer
 
 from cleanse.guard.core import Guard
-from cleanse.replay.skipping import SkipList
+from cleanse.replaying.skipping import SkipList
 
 log = logging.getLogger("cleanse.guard")
 

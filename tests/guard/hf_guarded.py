@@ -9,7 +9,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
 from cleanse.guard import Guard, SpikeRules
-from cleanse.replay import SkipList
+from cleanse.replaying import SkipList
 
 N = 48
 BAD = 29

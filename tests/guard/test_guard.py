@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cleanse.guard import Answer, Guard, Ledger, LedgerWriter, SpikeDetector, SpikeRules
-from cleanse.replay import RunLog
+from cleanse.replaying import RunLog
 
 ordinary = st.floats(1.8, 2.2)
 broken = st.sampled_from([math.nan, math.inf, -math.inf])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cleanse import replay
+from cleanse import replaying as replay
 from cleanse.guard import Ledger
 
 pytest.importorskip("torch", reason="the Trainer needs torch")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cleanse import replay
+from cleanse import replaying as replay
 from cleanse.guard import Guard, Ledger
 
 ms = pytest.importorskip("mindspore", reason="this test runs MindSpore's Model.train: pip install mindspore")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cleanse import replay
+from cleanse import replaying as replay
 from cleanse.guard import Ledger
 
 torch = pytest.importorskip("torch", reason="the Trainer needs torch")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cleanse import replay
+from cleanse import replaying as replay
 from cleanse.guard import Guard, Ledger
 
 trl = pytest.importorskip("trl", reason="this test runs TRL's real SFTTrainer: pip install trl")

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cleanse.replay.diagnosis import Kind, diagnose, suspects
-from cleanse.replay.figures import LeftOut, RowFigures, RunLog, StepFigures
-from cleanse.replay.ranking import rank
+from cleanse.replaying.diagnosis import Kind, diagnose, suspects
+from cleanse.replaying.figures import LeftOut, RowFigures, RunLog, StepFigures
+from cleanse.replaying.ranking import rank
 
 HEALTHY = [(0, 2.1, 1.0, 40), (1, 1.8, 0.9, 55), (2, 2.6, 1.3, 25), (3, 2.2, 1.1, 60)]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cleanse import replay
+from cleanse import replaying as replay
 
 pytest.importorskip("torch", reason="the Trainer needs torch")
 pytest.importorskip("transformers", reason="this test runs the real Hugging Face Trainer: pip install transformers")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cleanse import replay
+from cleanse import replaying as replay
 
 ms = pytest.importorskip("mindspore", reason="these orders are compared with MindSpore's: pip install mindspore")
 ds = pytest.importorskip("mindspore.dataset")

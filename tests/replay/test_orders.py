@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cleanse import replay
-from cleanse.replay.shuffles import MindSporeShuffle, datasets_shuffle, torch_randperm
+from cleanse import replaying as replay
+from cleanse.replaying.shuffles import MindSporeShuffle, datasets_shuffle, torch_randperm
 
 # torch.randperm(10, generator=torch.Generator().manual_seed(42)), so that a machine without torch checks the kernel too
 TORCH_42 = [2, 6, 1, 8, 4, 5, 0, 9, 3, 7]
@@ -20,7 +20,9 @@ TORCH_42 = [2, 6, 1, 8, 4, 5, 0, 9, 3, 7]
 
 def test_randperm_without_torch():
     assert torch_randperm(10, 42).tolist() == TORCH_42
-    code = "import sys, cleanse.replay as r; r.order('hf', 10, per_device_batch=2).at(1); print('torch' in sys.modules)"
+    code = (
+        "import sys, cleanse.replaying as r; r.order('hf', 10, per_device_batch=2).at(1); print('torch' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

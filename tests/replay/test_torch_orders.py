@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cleanse import replay
-from cleanse.replay.layouts import Rounds
-from cleanse.replay.shuffles import torch_randperm
+from cleanse import replaying as replay
+from cleanse.replaying.layouts import Rounds
+from cleanse.replaying.shuffles import torch_randperm
 
 torch = pytest.importorskip("torch", reason="these orders are compared with torch's own")
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleanse.replay import SkipCollator, SkipList, WithRowIds, resume_recipe, write_capsule
-from cleanse.replay.capsule import json_safe
+from cleanse.replaying import SkipCollator, SkipList, WithRowIds, resume_recipe, write_capsule
+from cleanse.replaying.capsule import json_safe
 
 
 def plain(examples):

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from cleanse.replay import evidence as say
-from cleanse.replay.figures import FP16_MAX, LeftOut, RowFigures, RunLog, StepFigures
-from cleanse.replay.ranking import Ranked, rank
-from cleanse.replay.steps import RowId
+from cleanse.replaying import evidence as say
+from cleanse.replaying.figures import FP16_MAX, LeftOut, RowFigures, RunLog, StepFigures
+from cleanse.replaying.ranking import Ranked, rank
+from cleanse.replaying.steps import RowId
 
 OUTLIER = 3.5
 """Robust standard deviations from which a row stands out: the cut of Iglewicz and Hoaglin, "How to Detect and Handle

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from cleanse.replay.steps import RowId
+from cleanse.replaying.steps import RowId
 
 FP16_MAX = 65504.0  # the largest finite number of IEEE binary16
 

@@ -7,11 +7,11 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cleanse.replay.figures import FP16_MAX, LeftOut, RowFigures, RunLog, StepFigures
-from cleanse.replay.steps import RowId
+from cleanse.replaying.figures import FP16_MAX, LeftOut, RowFigures, RunLog, StepFigures
+from cleanse.replaying.steps import RowId
 
 if TYPE_CHECKING:
-    from cleanse.replay.ranking import Ranked
+    from cleanse.replaying.ranking import Ranked
 
 _NAMED = 3
 

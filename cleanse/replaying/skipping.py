@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from cleanse.replay.steps import RowId
+from cleanse.replaying.steps import RowId
 
 IGNORED = -100  # the label that torch's cross entropy, and every trainer on it, leaves out
 ROW_ID = "row_id"
@@ -176,7 +176,7 @@ class SkipCollator:
         row = feature.get(self._key)
         if row is None:
             raise ValueError(
-                f"an example without {self._key!r}: wrap the dataset in cleanse.replay.WithRowIds and keep the trainer "
+                f"an example without {self._key!r}: wrap the dataset in cleanse.WithRowIds and keep the trainer "
                 "from pruning columns (remove_unused_columns=False)"
             )
         if isinstance(row, list | tuple):

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cleanse.replay.layouts import Blocks, Layout, Rounds, Strided
-from cleanse.replay.settings import RunSettings
-from cleanse.replay.shuffles import (
+from cleanse.replaying.layouts import Blocks, Layout, Rounds, Strided
+from cleanse.replaying.settings import RunSettings
+from cleanse.replaying.shuffles import (
     Indices,
     MindSporeShuffle,
     datasets_shuffle,
     swift_dataset_shuffle,
     torch_randperm,
 )
-from cleanse.replay.steps import OrderUnknown
+from cleanse.replaying.steps import OrderUnknown
 
 EpochOrder = Callable[[int], Indices]
 

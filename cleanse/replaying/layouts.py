@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from cleanse.replay.shuffles import Indices
+from cleanse.replaying.shuffles import Indices
 
 
 class Layout(Protocol):

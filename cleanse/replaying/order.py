@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from cleanse.replay.megatron import MegatronIndex
-from cleanse.replay.runfiles import read_settings
-from cleanse.replay.settings import RunSettings, make_settings
-from cleanse.replay.shuffles import Indices
-from cleanse.replay.steps import OrderUnknown, RowId, StepRows, once
-from cleanse.replay.trainers import Recipe, recipe
+from cleanse.replaying.megatron import MegatronIndex
+from cleanse.replaying.runfiles import read_settings
+from cleanse.replaying.settings import RunSettings, make_settings
+from cleanse.replaying.shuffles import Indices
+from cleanse.replaying.steps import OrderUnknown, RowId, StepRows, once
+from cleanse.replaying.trainers import Recipe, recipe
 
 
 class RowIds(Protocol):
@@ -151,7 +151,7 @@ def order(
     Example: ``cleanse.order("hf", rows=52002, seed=42, per_device_batch=4, accum=8, world_size=8).at(4817).rows``
 
     Args:
-        trainer: one of ``cleanse.replay.TRAINERS``; may be left out where ``config`` tells.
+        trainer: one of ``cleanse.replaying.TRAINERS``; may be left out where ``config`` tells.
         rows: length of the dataset the trainer samples from; may be left out where ``row_ids`` or ``index_files`` tell.
         config: files of the run, or its folder: ``trainer_state.json``, ``args.json``, YAML. Arguments override them.
         row_ids: for each index of the trainer's dataset the row it holds, or the rows (packed data with a ``row_id``

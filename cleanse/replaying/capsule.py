@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cleanse.replay.skipping import SkipList, write_atomically
-from cleanse.replay.steps import RowId
+from cleanse.replaying.skipping import SkipList, write_atomically
+from cleanse.replaying.steps import RowId
 
 _README = """# The rows of step {step}
 
@@ -92,7 +92,7 @@ def resume_recipe(step: int, skip: Sequence[RowId], *, checkpoint_step: int | No
     if skip:
         parts.append(
             "Wrap the collator in cleanse.SkipCollator(collator, 'skip.json') and the dataset in "
-            "cleanse.replay.WithRowIds. Do not delete the rows: that changes the order of all others."
+            "cleanse.WithRowIds. Do not delete the rows: that changes the order of all others."
         )
     else:
         parts.append("Skip no rows: none is at fault.")

@@ -17,7 +17,7 @@ TRAINERS = (
     "mindspore",
     "sequential",
 )
-"""Trainers whose orders are known. ``docs``: what each stands for is said in ``cleanse.replay.trainers``."""
+"""Trainers whose orders are known. ``docs``: what each stands for is said in ``cleanse.replaying.trainers``."""
 
 _ALIASES = {
     "huggingface": "hf",
@@ -36,7 +36,7 @@ class RunSettings:
     """The settings of a run that decide which rows make up a step.
 
     Defaults are those of most trainers; ``None`` means "as this trainer has it". Read them from a run's own files
-    with ``cleanse.replay.read_settings``.
+    with ``cleanse.replaying.read_settings``.
     """
 
     trainer: str

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cleanse.replay.figures import RowFigures, StepFigures
-from cleanse.replay.steps import RowId
+from cleanse.replaying.figures import RowFigures, StepFigures
+from cleanse.replaying.steps import RowId
 
 SPREAD_FLOOR = 0.2
 """Least spread (natural log) that rows of a batch are taken to have: with it the cut below is a factor of at least 2.
