@@ -110,7 +110,7 @@ def split_shard(task: SplitTask, report: Report) -> None:
         writers = stack.enter_context(PartWriters(place, types.schema(), task.emit))
         for shard, offset, events in zip(task.unit.shards, task.offsets, task.file_events, strict=True):
             about_file = event_findings(rules, events, shard.source.name)
-            splitter = _Splitter(task, rules, _rank(rules), shard, offset, cursors, about_file, facts, writers)
+            splitter = _Splitter(task, rules, ranks(rules), shard, offset, cursors, about_file, facts, writers)
             for block in open_shard(shard, task.read, types):
                 splitter.split(block)
                 report(block.n_bytes, block.batch.num_rows + len(block.strays), 0)
@@ -216,7 +216,7 @@ class _Splitter:
             self.facts.rules.setdefault(rule, RuleTally()).quarantined += n
 
 
-def _rank(rules: RuleSet) -> dict[str, int]:
+def ranks(rules: RuleSet) -> dict[str, int]:
     """Place of every rule among reasons: the strongest action first, then the pack's own order of strength."""
     ordered = sorted(rules.rules, key=lambda rule: (-rule.action.severity, -rule.strength, rule.id))
     return {rule.id: place for place, rule in enumerate(ordered)}

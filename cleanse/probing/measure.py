@@ -62,24 +62,30 @@ def measure_chunk(task: MeasureTask, report: Report) -> None:
     probe = _opened(task.settings, task.baseline, task.folder)
     drawn = pq.read_table(unit_path(task.folder, sample.STAGE, task.unit.index, ".parquet"))
     drawn = drawn.slice(task.start, task.stop - task.start)
+    measured = figures_of(probe, drawn, task.settings)
+    with committed(unit_path(task.folder, STAGE, task.chunk, ".parquet")) as temporary:
+        pq.write_table(measured, temporary, compression="zstd")
+    report(0, drawn.num_rows, 0)
+
+
+def figures_of(probe: Probe, drawn: pa.Table, settings: ProbeSettings) -> pa.Table:
+    """Runs drawn records (``sample.SCHEMA``) through the model: their figures, as a table of ``SCHEMA``."""
     windows: list[Any] = []
     owner: list[int] = []
     for place, segments in enumerate(_segments(drawn)):
-        parts = probe.encode(segments, max_tokens=task.settings.max_tokens, windows=task.settings.windows)
+        parts = probe.encode(segments, max_tokens=settings.max_tokens, windows=settings.windows)
         windows += parts
         owner += [place] * len(parts)
-    measured = probe.gradients(windows)
+    evidence_of = probe.gradients(windows)
     per_record: list[list[tuple[Any, Any]]] = [[] for _ in range(drawn.num_rows)]
-    for place, window, evidence in zip(owner, windows, measured, strict=True):
+    for place, window, evidence in zip(owner, windows, evidence_of, strict=True):
         per_record[place].append((window, evidence))
     rows = [_joined(probe, parts) for parts in per_record]
     kept = drawn.select(["shard", "row", "suspect", "hash", "script"])
     measures = pa.Table.from_pylist(rows, schema=pa.schema([f for f in SCHEMA if f.name not in kept.column_names]))
     for name in measures.column_names:
         kept = kept.append_column(SCHEMA.field(name), measures.column(name))
-    with committed(unit_path(task.folder, STAGE, task.chunk, ".parquet")) as temporary:
-        pq.write_table(kept.select(SCHEMA.names), temporary, compression="zstd")
-    report(0, drawn.num_rows, 0)
+    return kept.select(SCHEMA.names)
 
 
 def _segments(drawn: pa.Table) -> list[list[tuple[str, bool]]]:
@@ -90,6 +96,19 @@ def _segments(drawn: pa.Table) -> list[list[tuple[str, bool]]]:
 @lru_cache(maxsize=1)
 def _opened(settings: ProbeSettings, baseline: tuple[Unit, ...], folder: Path) -> Probe:
     """The model, loaded once per process, with a unigram baseline of its tokenizer."""
+    probe = open_probe(settings)
+    if not probe.has_baseline:
+        controls: list[Any] = []
+        for table in sample.read_samples(folder, baseline, CHUNK):
+            controls += baseline_windows(probe, table, settings, BASELINE_RECORDS - len(controls))
+            if len(controls) >= BASELINE_RECORDS:
+                break
+        probe.set_baseline(controls)
+    return probe
+
+
+def open_probe(settings: ProbeSettings) -> Probe:
+    """The model on its device. Raises CleanseError when one of them is not to be had."""
     module = backend(settings.backend)
     try:
         probe: Probe = module.open_probe(
@@ -102,16 +121,16 @@ def _opened(settings: ProbeSettings, baseline: tuple[Unit, ...], folder: Path) -
         )
     except (ValueError, OSError, RuntimeError) as error:
         raise CleanseError(f"the probe's model {settings.model!r} cannot be used: {error}") from error
-    if not probe.has_baseline:
-        controls: list[Any] = []
-        for table in sample.read_samples(folder, baseline, CHUNK):
-            plain = table.filter(pc.invert(table.column("suspect")))
-            for segments in _segments(plain.slice(0, BASELINE_RECORDS - len(controls))):
-                controls += probe.encode(segments, max_tokens=settings.max_tokens, windows=1)
-            if len(controls) >= BASELINE_RECORDS:
-                break
-        probe.set_baseline(controls)
     return probe
+
+
+def baseline_windows(probe: Probe, drawn: pa.Table, settings: ProbeSettings, n: int) -> list[Any]:
+    """Windows of the first ``n`` unsuspected records, to estimate a unigram baseline from."""
+    plain = drawn.filter(pc.invert(drawn.column("suspect")))
+    windows: list[Any] = []
+    for segments in _segments(plain.slice(0, n)):
+        windows += probe.encode(segments, max_tokens=settings.max_tokens, windows=1)
+    return windows
 
 
 def _joined(probe: Probe, parts: list[tuple[Any, Any]]) -> dict[str, Any]:

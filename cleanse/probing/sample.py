@@ -76,13 +76,14 @@ def sample_unit(task: SampleTask, report: Report) -> None:
                     )
                     found = cursor.take(shard.index, int(last))
                     if fmt is not None and block.batch.num_rows:
-                        writer.write_table(_draw(block, fmt, found, shard.index, task.share))
+                        writer.write_table(draw(block, fmt, found, shard.index, task.share))
                     report(block.n_bytes, block.batch.num_rows + len(block.strays), 0)
     finally:
         cursor.close()
 
 
-def _draw(block: RecordBlock, fmt: Format, found: pa.Table, shard: int, share: float) -> pa.Table:
+def draw(block: RecordBlock, fmt: Format, found: pa.Table, shard: int, share: float) -> pa.Table:
+    """The suspects of a block, and a share of its unsuspected records, as a table of ``SCHEMA``."""
     actions = found.column("action")
     rows = found.column("row").to_numpy()
     doubtful, rejected, mended = (_rows(rows, actions, a) for a in (Action.SUSPECT, Action.REJECT, Action.REPAIR))

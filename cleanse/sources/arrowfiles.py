@@ -177,7 +177,7 @@ class _TypedReader:
     def _block(self, batch: pa.RecordBatch) -> RecordBlock:
         facts, n_bytes = self.facts, batch.nbytes
         rows = np.arange(batch.num_rows, dtype=np.int64) + facts.n_records
-        strays = self._unusable(batch, rows)
+        strays = unusable(batch, rows, self.options.max_record_bytes)
         if strays:
             keep = np.ones(batch.num_rows, np.bool_)
             keep[[stray.row - facts.n_records for stray in strays]] = False
@@ -195,21 +195,21 @@ class _TypedReader:
         note_large(facts, batch, rows)
         return RecordBlock(batch=batch, rows=rows, strays=strays, events=events, n_bytes=n_bytes)
 
-    def _unusable(self, batch: pa.RecordBatch, rows: NDArray[np.int64]) -> list[Stray]:
-        """Rows with text that is not UTF-8 (no writer checks it), broken offsets, or too many bytes."""
-        found: dict[int, Stray] = {}
-        for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            for i in _invalid(column, 0):
-                found.setdefault(i, _bad_text(name, column.slice(i, 1), int(rows[i])))
-        limit = self.options.max_record_bytes
-        if batch.nbytes > limit:
-            whole = batch.to_struct_array()
-            for i, size in large_values(whole, limit + 1):
-                digest = hashlib.sha256(raw_text(whole.slice(i, 1))).hexdigest()
-                detail = f"a record of {size:,} bytes: record {int(rows[i])} of this part, sha256 of its text {digest}"
-                event = ReadEvent(EventKind.TOO_LARGE, int(rows[i]), detail, value=float(size))
-                found.setdefault(i, Stray(int(rows[i]), None, event))
-        return [found[i] for i in sorted(found)]
+
+def unusable(batch: pa.RecordBatch, rows: NDArray[np.int64], limit: int) -> list[Stray]:
+    """Rows with text that is not UTF-8 (no writer checks it), broken offsets, or more than ``limit`` bytes."""
+    found: dict[int, Stray] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        for i in _invalid(column, 0):
+            found.setdefault(i, _bad_text(name, column.slice(i, 1), int(rows[i])))
+    if batch.nbytes > limit:
+        whole = batch.to_struct_array()
+        for i, size in large_values(whole, limit + 1):
+            digest = hashlib.sha256(raw_text(whole.slice(i, 1))).hexdigest()
+            detail = f"a record of {size:,} bytes: record {int(rows[i])} of this part, sha256 of its text {digest}"
+            event = ReadEvent(EventKind.TOO_LARGE, int(rows[i]), detail, value=float(size))
+            found.setdefault(i, Stray(int(rows[i]), None, event))
+    return [found[i] for i in sorted(found)]
 
 
 def _invalid(array: pa.Array, at: int) -> Iterator[int]:
