@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cleanse import distributions
 from cleanse.inspection import event_from_json
 from cleanse.records import EventKind, ReadEvent
 from cleanse.sources import Plan, Shard, ShardFacts, Types, source_events
@@ -21,6 +22,7 @@ class Corpus:
     n_blank: int
     n_bytes: int
     file_events: tuple[tuple[ReadEvent, ...], ...]  # per shard: events about its file, rows counted in the source
+    distributions: distributions.Counts  # lengths and the like, in bins
 
 
 def merge(plan: Plan, committed: Iterable[dict[str, Any]]) -> Corpus:
@@ -30,6 +32,7 @@ def merge(plan: Plan, committed: Iterable[dict[str, Any]]) -> Corpus:
     following: dict[int, int] = {}  # source index -> record number that its next shard begins with
     events: list[tuple[Shard, ReadEvent]] = []
     known: list[ShardFacts] = []
+    counted: list[distributions.Counts] = []
     for shard, content in zip(plan.shards, committed, strict=True):
         facts = ShardFacts.from_json(content["facts"])
         offset = following.get(shard.source.index, 0)
@@ -37,6 +40,7 @@ def merge(plan: Plan, committed: Iterable[dict[str, Any]]) -> Corpus:
         offsets.append(offset)
         types = types.merge(facts.types)
         known.append(replace(facts, types=Types()))
+        counted.append(content["distributions"])
         for values in content["events"]:
             event = event_from_json(values)
             events.append((shard, event if event.row < 0 else replace(event, row=event.row + offset)))
@@ -50,6 +54,7 @@ def merge(plan: Plan, committed: Iterable[dict[str, Any]]) -> Corpus:
         n_blank=sum(facts.n_blank for facts in known),
         n_bytes=sum(facts.n_bytes for facts in known),
         file_events=_per_shard(plan.shards, events),
+        distributions=distributions.merge(counted),
     )
 
 

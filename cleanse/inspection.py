@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from cleanse import findings
 from cleanse.atomic import committed, write_json
 from cleanse.blocks import RecordBlock
+from cleanse.distributions import Distributions
 from cleanse.engines.job import Report
 from cleanse.errors import CleanseError, UsageError
 from cleanse.formats import Format, view
@@ -55,6 +56,7 @@ class Inspector:
         self._rules = rules
         self._format = fmt
         self._tokens = tokens
+        self.distributions = Distributions()
 
     def inspect(self, block: RecordBlock, source: str) -> pa.Table:
         """Findings of ``FINDINGS_SCHEMA``, by row; rows are those of the block.
@@ -72,6 +74,8 @@ class Inspector:
         if self._tokens is not None:
             self._tokens.attach(seen.texts)
         hits = self._rules.evaluate(seen.texts)
+        counted = self._tokens.of(seen.texts).tally.tokens if self._tokens is not None and len(seen.texts) else None
+        self.distributions.add(seen.texts, counted)
         return findings.table(
             [
                 Finding(
@@ -161,7 +165,13 @@ def inspect_shard(task: InspectTask, report: Report) -> None:
                     writer.write_table(findings.numbered(found, shard.index))
                 of_file += [event for event in block.events if event.kind in SOURCE_EVENTS]
                 report(block.n_bytes, block.batch.num_rows + len(block.strays), _n_rejected(found))
-            facts.append({"facts": reader.facts.to_json(), "events": [event_to_json(event) for event in of_file]})
+            facts.append(
+                {
+                    "facts": reader.facts.to_json(),
+                    "events": [event_to_json(event) for event in of_file],
+                    "distributions": inspector.distributions.to_json(),
+                }
+            )
     write_json(unit_path(task.folder, STAGE, task.unit.index, ".json"), facts)
 
 

@@ -112,6 +112,7 @@ def summarise(
             }
             for source, fmt in zip(plan.sources, formats, strict=True)
         ],
+        "distributions": corpus.distributions,
         "evidence": dict(evidence),
         "seconds": dict(seconds),
         "versions": {"cleanse": __version__, "python": platform.python_version(), **_versions()},
