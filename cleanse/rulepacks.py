@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
 from importlib import import_module
 from importlib.metadata import entry_points, version
 from importlib.resources import files
@@ -31,7 +31,7 @@ else:
 
     import tomli as tomllib
 
-__all__ = ["Hits", "PackError", "Rule", "RuleSet", "available", "check", "load_packs"]
+__all__ = ["Hits", "PackError", "Rule", "RuleSet", "available", "check", "load_packs", "rules_from"]
 
 if TYPE_CHECKING:
     from cleanse.rule_check import Problem
@@ -96,10 +96,16 @@ class RuleSet:
     def mend(self, text: str, rule_ids: Iterable[str]) -> str:
         """The text after the repairs of several rules, strongest first (mojibake holds control characters)."""
         wanted = {self.get(rule_id).id for rule_id in rule_ids}
-        for rule in sorted(self.rules, key=lambda r: (-r.strength, r.id)):
+        for rule in self._mending:
             if rule.id in wanted:
                 text = self.repair(rule.id, text)
         return text
+
+    @cached_property
+    def _mending(self) -> list[Rule]:
+        """The rules with a repair, strongest first."""
+        mending = [rule for rule in self.rules if rule.repair is not None]
+        return sorted(mending, key=lambda rule: (-rule.strength, rule.id))
 
     @cached_property
     def _by_id(self) -> dict[str, Rule]:
@@ -114,7 +120,7 @@ class RuleSet:
         return {rule.evidence: rule for rule in reversed(self.rules) if rule.evidence is not None}
 
     def __reduce__(self) -> tuple[Callable[[tuple[PackText, ...]], RuleSet], tuple[tuple[PackText, ...]]]:
-        return _build, (self.packs,)
+        return rules_from, (self.packs,)
 
 
 def load_packs(names_or_paths: Sequence[str] = (DEFAULT,)) -> RuleSet:
@@ -134,7 +140,7 @@ def load_packs(names_or_paths: Sequence[str] = (DEFAULT,)) -> RuleSet:
         else:
             known = ", ".join(sorted(installed))
             raise PackError(f"no rule pack is called {name!r}; expected {DEFAULT}, {known}, or a path to a TOML file")
-    return _build(tuple(chosen.values()))
+    return rules_from(tuple(chosen.values()))
 
 
 def check(rules: RuleSet) -> list[Problem]:
@@ -172,6 +178,7 @@ def _read_path(path: str) -> PackText:
         raise PackError(f"{path}: cannot be read as a rule pack: {error}") from error
 
 
+@lru_cache(maxsize=64)
 def _parse(pack: PackText) -> dict[str, Any]:
     try:
         document: dict[str, Any] = tomllib.loads(pack.text)
@@ -185,7 +192,9 @@ def _is_default(pack: PackText) -> bool:
     return not isinstance(header, dict) or header.get("default", True) is not False
 
 
-def _build(packs: tuple[PackText, ...]) -> RuleSet:
+@lru_cache(maxsize=4)
+def rules_from(packs: tuple[PackText, ...]) -> RuleSet:
+    """The rules of packs that are at hand as texts. Raises PackError naming file, rule, key and what was expected."""
     modules = _modules()
     rules: dict[str, Rule] = {}
     for pack in packs:
@@ -214,12 +223,12 @@ def _resolve(rule: Rule) -> None:
         raise PackError(f"{rule.origin}: rule {rule.id!r}: {error.args[0]}") from error
 
 
+_WORDS = frozenset({"origin", "pack", "why", "references", "should_match", "should_pass", "unexampled", "since"})
+
+
 def _canonical(rule: Rule) -> dict[str, Any]:
     """What of a rule can change a verdict or a finding."""
-    state = asdict(rule)
-    for key in ("origin", "pack", "why", "references", "should_match", "should_pass", "unexampled", "since"):
-        del state[key]
-    return state
+    return {field.name: getattr(rule, field.name) for field in fields(rule) if field.name not in _WORDS}
 
 
 def _code_digest(modules: list[str]) -> str:

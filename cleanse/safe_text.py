@@ -3,34 +3,44 @@
 from __future__ import annotations
 
 import unicodedata
+from functools import cache
+from typing import Any
 
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-# Categories that show nothing, or steer the terminal, or reorder what stands beside them.
-_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-_INVISIBLE_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\u2800")
+_MARKS_SHOWN = 3  # combining marks above one letter: more climb over the lines around them
+# A flood of marks; categories that show nothing, steer the terminal, or reorder what stands beside them; letters
+# without a shape; variation selectors; every space but the plain one and the ideographic one.
+_UNFIT = (
+    rf"\P{{ccc=0}}{{{_MARKS_SHOWN + 1},}}"
+    r"|[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}"
+    r"\u034F\u115F\u1160\u17B4\u17B5\u3164\uFFA0\u2800\uFE00-\uFE0F\U000E0100-\U000E01EF]"
+    r"|[^\S \u3000]"
+)
 
 
-def _is_hidden(char: str) -> bool:
-    if char in _INVISIBLE_LETTERS or "\ufe00" <= char <= "\ufe0f" or "\U000e0100" <= char <= "\U000e01ef":
-        return True
-    return unicodedata.category(char) in _HIDDEN
+@cache
+def _unfit() -> Any:
+    """The pattern, compiled by the package whose property classes the standard library lacks."""
+    import regex  # noqa: PLC0415 - most texts are plain and never ask for it
+
+    return regex.compile(_UNFIT)
+
+
+def _escaped(char: str) -> str:
+    return _SHORT.get(char) or (f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}")  # noqa: PLR2004
 
 
 def escape(text: str) -> str:
     """The text with every control, format, private and unassigned character as an escape."""
     if text.isascii() and text.isprintable():
         return text
-    pieces: list[str] = []
-    marks = 0
-    for char in text:
-        marks = marks + 1 if unicodedata.combining(char) else 0
-        if char in _SHORT:
-            pieces.append(_SHORT[char])
-        elif _is_hidden(char) or (char.isspace() and char not in " \u3000") or marks > 3:  # noqa: PLR2004
-            pieces.append(f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}")  # noqa: PLR2004
-        else:
-            pieces.append(char)
-    return "".join(pieces)
+    return str(_unfit().sub(_replacement, text))
+
+
+def _replacement(match: Any) -> str:
+    found: str = match.group()
+    kept = _MARKS_SHOWN if len(found) > _MARKS_SHOWN else 0
+    return found[:kept] + "".join(map(_escaped, found[kept:]))
 
 
 def excerpt(text: str, start: int | None, end: int | None, width: int = 120) -> str:

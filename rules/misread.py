@@ -12,6 +12,8 @@ from functools import cache, lru_cache
 
 import ftfy
 import ftfy.badness
+import numpy as np
+from numpy.typing import NDArray
 
 from .contexts import windows_bytes
 from .ngram_model import letter_score
@@ -42,19 +44,26 @@ def misread_throughout(text: str) -> int:
     if text.isascii():
         return 0
     piece = text[:_PIECE]
-    found = [sequence for sequence in _sequence().findall(piece) if " " not in sequence]
+    found, characters = _spelt(piece)
     beyond = len(piece) - len(piece.encode("ascii", "ignore"))
-    throughout = len(found) >= _MANY and sum(map(len, found)) >= _NEARLY_ALL * beyond
-    return len(found) if throughout else 0
+    return found if found >= _MANY and characters >= _NEARLY_ALL * beyond else 0
 
 
-def mend_misread(text: str, *, guess_spaces: bool = True) -> str:
+def _spelt(text: str) -> tuple[int, int]:
+    """Letters that the characters of a text spell as bytes of UTF-8, and how many characters spell them."""
+    whole = _as_bytes(text).decode("utf-8", "ignore")
+    n_ascii = len(whole.encode("ascii", "ignore"))
+    return len(whole) - n_ascii, len(whole.encode()) - n_ascii
+
+
+def mend_misread(text: str, *, guess_spaces: bool = True, bad: int | None = None) -> str:
     """The text as it was before it was decoded with the wrong encoding, as far as that can be told.
 
     Without ``guess_spaces`` sequences that hold a space are left alone (no n-gram table is needed then).
-    Each round leaves fewer bad sequences than the one before, until no round does: idempotent.
+    Each round leaves fewer bad sequences than the one before, until no round does: idempotent. ``bad`` is the
+    text's ``badness`` where the caller knows it.
     """
-    left = badness(text)
+    left = badness(text) if bad is None else bad
     while left:
         mended = _mend_once(text, guess_spaces=guess_spaces)
         now = left_in(mended, of=text)
@@ -67,10 +76,10 @@ def mend_misread(text: str, *, guess_spaces: bool = True) -> str:
 def left_in(mended: str, *, of: str) -> int:
     """The bad sequences of a text after its repair.
 
-    Where all of it was misread and no character is left that stands for a lead byte, there can be none: ftfy's
-    closer look, which costs more than the repair, is for the other texts.
+    Where all of it was misread and no characters are left that spell a letter, there can be none: ftfy's closer
+    look, which costs more than the repair, is for the other texts.
     """
-    if misread_throughout(of) and _lead().search(mended) is None:
+    if misread_throughout(of) and _spelt(mended)[0] == 0:
         return 0
     return badness(mended)
 
@@ -145,13 +154,14 @@ def _decode_sequences(text: str, *, guess_spaces: bool) -> str:
         return text
     if guess_spaces:
         text = _spaced().sub(lambda m: _filled(m.group()), text)
-    return _run().sub(lambda m: _decoded_run(m.group()), text)
+    return _run().sub(lambda m: _letters(m.group()), text)
 
 
 @cache
 def _run() -> re.Pattern[str]:
-    """Neighbours beyond ASCII that all stand for bytes: mostly whole words."""
-    return re.compile("[" + "".join(re.escape(char) for char, byte in _bytes_of().items() if byte > 0x7F) + "]{2,}")  # noqa: PLR2004
+    """Neighbours that all stand for bytes, ASCII among them: mostly whole texts."""
+    beyond = "".join(re.escape(char) for char, byte in _bytes_of().items() if byte > 0x7F)  # noqa: PLR2004
+    return re.compile(f"[\\x00-\\x7f{beyond}]+")
 
 
 @cache
@@ -163,13 +173,35 @@ def _spaced() -> re.Pattern[str]:
     return re.compile(f"[{lead2}] |{three}|{four}")
 
 
-def _decoded_run(run: str) -> str:
-    """The letters of a run, or those of its sequences that are whole."""
-    raw = bytes(map(_bytes_of().__getitem__, run))
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        return _sequence().sub(lambda m: _decoded(m.group()), run)
+@cache
+def _table() -> NDArray[np.uint8]:
+    """Shape (0x2201,): the byte of a code point in sloppy windows-1252; of the last, and of those without one, "?"."""
+    table = np.append(windows_bytes("cp1252"), np.uint8(0))
+    table[:0x80] = np.arange(0x80)
+    table[0x80:][table[0x80:] == 0] = ord("?")
+    return table
+
+
+def _as_bytes(text: str) -> bytes:
+    """One byte for each character, "?" for those that stand for none."""
+    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+    table = _table()
+    return table[np.minimum(points, len(table) - 1)].tobytes()
+
+
+def _letters(run: str) -> str:
+    """What the bytes of a run spell; those that spell nothing stay the characters they were."""
+    if run.isascii():
+        return run
+    pieces, at = [], 0
+    for piece in _ESCAPED.split(_as_bytes(run).decode("utf-8", "surrogateescape")):
+        size = len(piece.encode("utf-8", "surrogateescape"))
+        pieces.append(run[at] if _ESCAPED.match(piece) else piece)
+        at += size
+    return "".join(pieces)
+
+
+_ESCAPED = re.compile("([\udc80-\udcff])")
 
 
 @lru_cache(maxsize=4096)

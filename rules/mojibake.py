@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from cleanse.measures import Measure, Span, TextBatch, Values, register
 
 from . import profile_columns as col
-from .misread import badness, mend_misread, misread_throughout, remains
+from .badness import badness_of
+from .misread import mend_misread, misread_throughout, remains
 from .profile import profile_of
 from .ratios import share
 from .transcoding import find_transcoding
@@ -22,13 +23,14 @@ def _judged(texts: TextBatch) -> NDArray[np.float64]:
 
 def _judge(texts: TextBatch) -> tuple[NDArray[np.float64], dict[int, str]]:
     values, mended = np.zeros((len(texts), 2)), {}
-    for segment in np.flatnonzero(profile_of(texts)[col.UTF8_IN_TEXT] > 0):
-        text = texts.text(int(segment))
-        before = badness(text)
+    asked = np.flatnonzero(profile_of(texts)[col.UTF8_IN_TEXT] > 0)
+    for segment, bad in zip(asked.tolist(), badness_of(texts, asked).tolist(), strict=True):
+        text = texts.text(segment)
         # Text that is UTF-8 throughout needs no other explanation: trying them all costs more than the repair.
-        if before and (misread_throughout(text) or find_transcoding(text) is None):
-            mended[int(segment)] = mend_misread(text)
-            values[segment] = before, remains(mended[int(segment)], of=text)
+        throughout = misread_throughout(text)
+        if throughout or (bad and find_transcoding(text) is None):
+            mended[segment] = mend_misread(text, bad=throughout or bad)
+            values[segment] = throughout or bad, remains(mended[segment], of=text)
     return values, mended
 
 

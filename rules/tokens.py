@@ -33,6 +33,7 @@ _REPEATS = 16  # periods of words from which a segment's ids are looked at (OLMo
 _REPEATS_BYTES = 256 << 10  # a longer text is judged by the repeats of its words
 _PERIODS = 13
 _ASCII = "a" + "".join(map(chr, range(0x20, 0x7F)))
+_ENDS = 64  # characters at the end of a text in which its end token stands
 _START = 64  # characters at the start of a text in which a rendered conversation shows its first control token
 
 
@@ -77,6 +78,17 @@ def _count_control(texts: TextBatch) -> Values:
     if len(rows):
         counts[rows] = np.asarray(pc.count_substring_regex(column.take(pa.array(rows)), _control_pattern()))
     return counts
+
+
+def _count_inside(texts: TextBatch) -> Values:
+    """Control strings but for one at the very end: documents prepared for pre-training close with their end token."""
+    counts = texts.once("measure:control_strings", _count_control)
+    inside = counts.copy()
+    rows = np.flatnonzero(counts > 0)
+    if len(rows):
+        ends = pc.utf8_slice_codeunits(texts.arrow().take(pa.array(rows)), -_ENDS, None)
+        inside[rows] -= np.asarray(pc.match_substring_regex(ends, f"(?:{_control_pattern()})\\s*$"))
+    return inside
 
 
 def _rendered(texts: TextBatch) -> Values:
@@ -240,6 +252,15 @@ register(
         "control strings",
         "Control tokens of well-known model families, written out in the text",
         _count_control,
+        _locate_control,
+    )
+)
+register(
+    Measure(
+        "control_strings_inside",
+        "control strings",
+        "Control tokens of well-known model families, but for one that ends the text",
+        _count_inside,
         _locate_control,
     )
 )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ftfy.badness
+import numpy as np
 import pytest
 from cleanse.rules import locate  # noqa: F401 - importing the package registers the repairs
+from cleanse.rules.badness import badness_of
 from cleanse.rules.misread import badness, mend_misread
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cleanse import repairs
+from cleanse.measures import TextBatch
 
 ODD = "\u200b\u200c\u200d\u2060\ufeff\u202e\u2066\u202c\u0000\u001b\u0008\u0085\u009d\ufffd"
 MISREAD = "\u00c3\u00a9\u00e2\u20ac\u2122\u0153\u00ec\u2039\u00a0\u00d0\u00bf\u00d1\u20ac "
@@ -81,3 +85,21 @@ def test_controls(damaged: str, mended: str) -> None:
 )
 def test_zero_width(damaged: str, mended: str) -> None:
     assert repairs.get("strip_zero_width").apply(damaged) == mended
+
+
+@given(
+    st.lists(
+        st.text(
+            st.one_of(
+                st.sampled_from(MISREAD + "aB1 .\n\u00c2\u00c3\u0413\u0432\u0402"),
+                st.characters(exclude_categories=["Cs"]),
+            ),
+            max_size=40,
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_badness_of_a_batch_is_ftfys(texts: list[str]) -> None:
+    found = badness_of(TextBatch.from_texts(texts), np.arange(len(texts)))
+    assert found.tolist() == [ftfy.badness.badness(text) for text in texts]
