@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from cleanse.api import scan
     from cleanse.errors import CleanseError, NoRecordsError, UsageError
     from cleanse.guard import Guard, Ledger
+    from cleanse.plug.filter import Filter
     from cleanse.replaying import OrderUnknown, SkipCollator, WithRowIds, order
     from cleanse.summary import ScanResult
 
@@ -16,6 +17,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "CleanseError": "cleanse.errors",
+    "Filter": "cleanse.plug.filter",
     "Guard": "cleanse.guard",
     "Ledger": "cleanse.guard",
     "NoRecordsError": "cleanse.errors",
@@ -31,6 +33,7 @@ _HOMES = {
 
 __all__ = [
     "CleanseError",
+    "Filter",
     "Guard",
     "Ledger",
     "NoRecordsError",

@@ -1,0 +1,1 @@
+"""The scan's judgement inside other people's pipelines: ``datasets``, torch, MindSpore."""
