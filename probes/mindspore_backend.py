@@ -37,12 +37,21 @@ from .mindspore_models import LoadedModel, load_model
 from .mindspore_overflow import Replayed, replay_overflows
 from .mindspore_passes import GradientPass, LossPass
 from .mindspore_shapes import COMPILE_FROM, ShapedBatch, fill, plan_shapes, rung
+from .mindspore_step import first_over, half_step, step_gradient
 from .mindspore_watch import WatchingOperators
 from .model_files import EMBEDDED, ModelError
 from .sketching import SignVectors
-from .types import NAN, ProbeInfo, ProbeOptions, ProbeRecord, RawMeasures, RecordEvidence
+from .types import NAN, HalfMeasures, ProbeInfo, ProbeOptions, ProbeRecord, RawMeasures, RecordEvidence, StepMeasures
 
-__all__ = ["DeviceInfo", "MindSporeProbe", "ModelError", "describe_devices", "open_probe"]
+__all__ = [
+    "DeviceInfo",
+    "MindSporeProbe",
+    "ModelError",
+    "ProbeOptions",
+    "ProbeRecord",
+    "describe_devices",
+    "open_probe",
+]
 
 #: Tokens of one padded batch. Graph mode on CPU keeps about 1 MB a token of the embedded model.
 TOKEN_BUDGET = {"CPU": 2048, "GPU": 16_384, "Ascend": 16_384}
@@ -84,6 +93,7 @@ class _Passes:
     compiled: Callable[..., Any]
     channels: int
     slots: int
+    places: tuple[str, ...] = ()  # what the slots of the watch are called, embeddings first, logits last
     met: Counter[int] = field(default_factory=Counter)  # batches of each length so far: a scan comes in many calls
 
 
@@ -186,6 +196,46 @@ class MindSporeProbe:
         nothing = Replayed(loss=NAN, loss_finite=True, gradients_finite=True)
         return [done.get(i, nothing) for i in range(len(records))]
 
+    def step(self, records: Sequence[ProbeRecord], weights: Sequence[float]) -> StepMeasures:
+        """The gradient of a training step: of the sum of weight times mean loss. Records one after the other.
+
+        Records without a supervised token, and those of weight 0, take no part.
+        """
+        return step_gradient(self.loaded, records, weights)
+
+    def half(self, record: ProbeRecord, *, weight: float, loss_scale: float, dtype: str) -> HalfMeasures:
+        """One record of such a step in "float16" (norms in float32), or watched in "float32".
+
+        The watch names the first place beyond float16 in the order of the model's layers.
+
+        Args:
+            record: With at least one supervised token.
+            weight: What the trainer multiplied the record's mean loss with.
+            loss_scale: What it multiplied the loss with before the backward pass.
+            dtype: See above.
+
+        Raises ValueError for "bfloat16", which MindSpore refuses on a CPU.
+        """
+        if dtype == "float16":
+            loss, norm = half_step(self.loaded, record, weight=weight, loss_scale=loss_scale)
+            return HalfMeasures(loss, norm)
+        if dtype != "float32":
+            raise ValueError(f"dtype {dtype!r}: the MindSpore backend replays float16 and float32")
+        options = ProbeOptions(amax=True)
+        passes = self._for_gradients(options)
+        batch = ShapedBatch((0,), 1, len(record.ids), compiled=False)
+        ends, scale, rest = self._arguments(batch, [record], passes)
+        losses, channel, amax = (x.asnumpy() for x in passes.plain(*ends, scale, *rest))
+        activation, gradient = amax[0, :, 0], amax[0, :, 1] * weight
+        return HalfMeasures(
+            loss=float(_supervised(losses[0], record).mean(dtype=np.float64)),
+            grad_norm=float(np.sqrt(max(float(channel[0, 0]), 0.0))),
+            activation_amax=float(activation.max()),
+            grad_amax=float(gradient.max()),
+            forward_place=first_over(passes.places, activation),
+            backward_place=first_over(passes.places[::-1], gradient[::-1] * loss_scale),
+        )
+
     def _too_large(self) -> bool:
         return self.device == "CPU" and self._n_parameters > GRAPH_PARAMETERS and self.mode == "auto"
 
@@ -212,8 +262,9 @@ class MindSporeProbe:
             body = DecoderBody(config, self.parameters, watching or operators)
             cell = GradientPass(body, self._embed, self._head, self._end_signs(signs), watched=options.amax)
             cell.set_train(False)
+            places = ("model.embed_tokens", *watching.places, "lm_head") if watching else ()
             slots = len(watching.places) if watching else 1
-            self._gradient_passes[key] = _Passes(cell, _compiled(cell), 1 + options.sketch, slots)
+            self._gradient_passes[key] = _Passes(cell, _compiled(cell), 1 + options.sketch, slots, places)
         return self._gradient_passes[key]
 
     def _end_signs(self, signs: SignVectors | None) -> tuple[Parameter, ...]:
@@ -259,8 +310,8 @@ class MindSporeProbe:
                 token_losses=_supervised(losses[i], record),
                 grad_norm=float(norms[i]),
                 sketch=sketches[i].copy() if options.sketch else None,
-                activation_amax=float(amax[i, 0]) if options.amax else NAN,
-                grad_amax=float(amax[i, 1]) if options.amax else NAN,
+                activation_amax=float(amax[i, :, 0].max()) if options.amax else NAN,
+                grad_amax=float(amax[i, :, 1].max()) if options.amax else NAN,
             )
             for i, record in enumerate(chosen)
         ]

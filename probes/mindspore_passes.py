@@ -109,7 +109,10 @@ class GradientPass(nn.Cell):
         causal: Tensor,
         window: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Losses (records, tokens); channel (records, 1 + sketch): squared norm, then projection; amax (records, 2).
+        """Losses (records, tokens); channel (records, 1 + sketch): squared norm, then projection; amax.
+
+        amax is (records, places + 2, 2) where watched: the largest activation and gradient at the embeddings, at each
+        watched place, and at the logits.
 
         `c` and `m` are zeros of the channels' shapes. They have to be arguments: a constant would be folded away, and
         the measurements with it.
@@ -150,7 +153,7 @@ class GradientPass(nn.Cell):
             norm2 = ops.cat((norm2, channel[:, 1:] + ops.cat(sketches, 0) + read), 1)
         amax: Any = c[:, :1]
         if self.watched:
-            inside = ops.maximum(ops.amax(slots, 0), ops.cat(tops, 0))
             ends = ops.stack((record_amax(embedded, valid), record_amax(e, valid)), 1)
-            amax = ops.maximum(inside, ends)
+            logits_amax = ops.cat(tops, 0)
+            amax = ops.cat((ends.unsqueeze(1), ops.transpose(slots, (1, 0, 2)), logits_amax.unsqueeze(1)), 1)
         return ops.cat(losses, 0), norm2, amax

@@ -27,9 +27,18 @@ from .torch_ghost import GhostHooks
 from .torch_models import LoadedModel, load_model
 from .torch_oracle import loop_norm
 from .torch_passes import Batch, ghost_pass, loss_pass
-from .types import ProbeInfo, ProbeOptions, ProbeRecord, RawMeasures, RecordEvidence
+from .torch_step import half_pass, step_gradient
+from .types import HalfMeasures, ProbeInfo, ProbeOptions, ProbeRecord, RawMeasures, RecordEvidence, StepMeasures
 
-__all__ = ["DeviceInfo", "ModelError", "TorchProbe", "describe_devices", "open_probe"]
+__all__ = [
+    "DeviceInfo",
+    "ModelError",
+    "ProbeOptions",
+    "ProbeRecord",
+    "TorchProbe",
+    "describe_devices",
+    "open_probe",
+]
 
 #: Tokens of one padded batch, by the kind of device. A CPU gains nothing from more than its cache holds.
 TOKEN_BUDGET = {"cpu": 4096, "cuda": 32_768, "npu": 16_384, "mps": 8192}
@@ -154,6 +163,17 @@ class TorchProbe:
                 self.anatomy = None
                 self._notes.append(f"gradient norms one record at a time: {error}")
         return self._run(records, options, self._loop)
+
+    def step(self, records: Sequence[ProbeRecord], weights: Sequence[float]) -> StepMeasures:
+        """The gradient of a training step: of the sum of weight times mean loss. Records one after the other.
+
+        Records without a supervised token, and those of weight 0, take no part.
+        """
+        return step_gradient(self.model, self.trainable, records, weights)
+
+    def half(self, record: ProbeRecord, *, weight: float, loss_scale: float, dtype: str) -> HalfMeasures:
+        """One record of such a step in 16 bits ("float16", "bfloat16"), or watched in "float32": see `half_pass`."""
+        return half_pass(self.model, self.trainable, record, weight=weight, loss_scale=loss_scale, dtype=dtype)
 
     def _ghost(self, anatomy: Anatomy, records: Sequence[ProbeRecord], options: ProbeOptions) -> list[RecordEvidence]:
         signs = SignVectors(options.sketch) if options.sketch else None

@@ -120,6 +120,41 @@ class RecordEvidence:
 
 
 @dataclass(frozen=True, slots=True)
+class StepMeasures:
+    """A training step without its update: the weighted sum of its records' mean losses, and that sum's gradient.
+
+    Attributes:
+        loss: Sum of weight times mean loss, nats.
+        grad_norm: L2 norm of the gradient of `loss` over all trainable parameters, before any clipping.
+    """
+
+    loss: float
+    grad_norm: float
+
+
+@dataclass(frozen=True, slots=True)
+class HalfMeasures:
+    """One record alone in a precision of 16 bits, or watched in float32 for what 16 bits would do to it.
+
+    Attributes:
+        loss: Mean loss in nats, in that precision.
+        grad_norm: L2 norm of the gradient of the mean loss, unscaled; not finite where a gradient overflowed.
+        activation_amax: Largest absolute input or output of any module.
+        grad_amax: Largest absolute gradient of weight times mean loss, unscaled: at any module's output, or of any
+            linear layer's weight.
+        forward_place: The first module whose input or output float16 cannot hold; empty for none.
+        backward_place: The first module, from the loss backwards, whose scaled gradient it cannot hold.
+    """
+
+    loss: float
+    grad_norm: float
+    activation_amax: float = NAN
+    grad_amax: float = NAN
+    forward_place: str = ""
+    backward_place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ProbeInfo:
     """What a probe is made of, for the report and `probe.parquet`.
 
