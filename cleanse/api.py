@@ -26,6 +26,7 @@ def scan(
     tokenizer: str | None = None,
     chat_template: str | None = None,
     training: Mapping[str, Any] | None = None,
+    glitch_tokens: str | None = None,
     probe: str = "auto",
     probe_options: Mapping[str, Any] | None = None,
     corpus: bool = True,
@@ -48,10 +49,12 @@ def scan(
         text_column: judge this column as plain text instead.
         input_format: how the files are read, where their names do not say it.
         rules: rule packs: names or paths of TOML files.
-        tokenizer: path or hub id of the tokenizer whose view of the data is to be checked.
+        tokenizer: path or hub id of the tokenizer whose view of the data is to be checked; "none" for no such
+            checks. Without it the embedded model's is used where the probe runs with it.
         chat_template: a template, or the file of one, instead of the tokenizer's own.
         training: the trainer's settings, as ``{"trainer": "trl", "max_length": 2048}``
             (arguments of ``cleanse.trainer_view.TrainerSettings.of``).
+        glitch_tokens: file of under-trained tokens, one a line, as text or as id.
         probe: "auto", "none", the name of a probe recipe, or the path of one.
         probe_options: settings of ``cleanse.probing.settings.ProbeSettings`` that differ from the recipe's, such as
             ``{"model": "path/to/model", "budget": 0.01, "scope": "all"}``.
@@ -67,6 +70,7 @@ def scan(
         CleanseError: the scan cannot go on; the message says what to do (``UsageError``, ``NoRecordsError``).
         SourceError, FormatError, PackError: an input, its columns or a rule pack is not usable.
     """
+    settings = settle(probe, probe_options or {})[0]
     several = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
     return run(
         ScanConfig(
@@ -75,8 +79,8 @@ def scan(
             format=format,
             text_column=text_column,
             packs=tuple(rules),
-            tokens=token_source(tokenizer, chat_template, training),
-            probe=settle(probe, probe_options or {})[0],
+            tokens=token_source(tokenizer, chat_template, training, glitch_list=glitch_tokens, probe=settings),
+            probe=settings,
             corpus=corpus,
             dedup=dedup,
             suspects=suspects,

@@ -37,7 +37,11 @@ def main() -> None:
     help="How the files are read, where their names do not say it.",
 )
 @click.option("--rules", "packs", multiple=True, metavar="PACK", help="Rule pack: a name or a TOML file. Repeatable.")
-@click.option("--tokenizer", metavar="PATH_OR_ID", help="Check what this tokenizer, and the trainer, will see.")
+@click.option(
+    "--tokenizer",
+    metavar="PATH_OR_ID",
+    help="Check what this tokenizer, and the trainer, will see. none: no such checks. Default: the probe model's.",
+)
 @click.option("--chat-template", metavar="FILE", help="Jinja template instead of the tokenizer's own.")
 @click.option("--max-length", type=click.IntRange(min=1), metavar="N", help="The trainer's maximum length in tokens.")
 @click.option(
@@ -51,6 +55,11 @@ def main() -> None:
 )
 @click.option("--packing/--no-packing", default=None, help="The trainer packs records into windows.")
 @click.option("--response-template", metavar="TEXT", help="The marker of a completion-only collator.")
+@click.option(
+    "--image-tokens", "tokens_per_image", type=click.IntRange(min=0), metavar="N", help="Tokens of one image."
+)
+@click.option("--model-vocab-size", type=click.IntRange(min=1), metavar="N", help="Rows of the model's embedding.")
+@click.option("--glitch-tokens", metavar="FILE", help="Under-trained tokens: one a line, as text or as id.")
 @click.option(
     "--probe", default="auto", show_default=True, metavar="RECIPE", help="Second witness: auto, none, a recipe."
 )
@@ -101,6 +110,8 @@ def scan(
     loss: str | None,
     packing: bool | None,
     response_template: str | None,
+    tokens_per_image: int | None,
+    model_vocab_size: int | None,
     scope: str | None,
     model: str | None,
     adapter: str | None,
@@ -121,6 +132,7 @@ def scan(
     asked |= {"device": device, "dtype": dtype, "budget": budget}
     training: dict[str, Any] = {"trainer": trainer, "max_length": max_length, "truncation": truncation, "loss": loss}
     training |= {"packing": packing, "response_template": response_template}
+    training |= {"tokens_per_image": tokens_per_image, "model_vocab_size": model_vocab_size}
     failed_on = run_scan(
         src, probe_options=asked, tokenizer=tokenizer, chat_template=chat_template, training=training, **options
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from cleanse.tokenizers_io.embedded import EMBEDDED, embedded_tokenizer
 from cleanse.tokenizers_io.families import AMBIGUOUS, FAMILIES, family_of, family_strings
 from cleanse.tokenizers_io.folder import load_file, load_folder
 from cleanse.tokenizers_io.hub import download
@@ -12,6 +13,7 @@ from cleanse.tokenizers_io.loaded import LoadedTokenizer, TokenizerError
 
 __all__ = [
     "AMBIGUOUS",
+    "EMBEDDED",
     "FAMILIES",
     "LoadedTokenizer",
     "TokenizerError",
@@ -26,14 +28,14 @@ def load_tokenizer(path_or_id: str, chat_template: str | None = None) -> LoadedT
 
     Args:
         path_or_id: a folder; a ``tokenizer.json``, ``tekken.json``, SentencePiece ``.model`` or ``.tiktoken``
-            file (beside a file called like that of a model folder, the folder's configuration counts too); else
-            the id of a repository on the Hugging Face hub.
+            file (beside a file called like that of a model folder, the folder's configuration counts too);
+            "embedded", the probe's own; else the id of a repository on the Hugging Face hub.
         chat_template: a file with a Jinja template, or the template itself, instead of the model's own.
 
     Raises:
         TokenizerError: nothing of the kind there; says what was expected.
     """
-    path = Path(path_or_id)
+    path = embedded_tokenizer() if path_or_id == EMBEDDED else Path(path_or_id)
     if path.is_dir():
         loaded = load_folder(path, path_or_id)
     elif path.is_file():

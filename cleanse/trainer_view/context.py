@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +12,7 @@ import orjson
 
 from cleanse.measures import TextBatch
 from cleanse.tokenizers_io import LoadedTokenizer, load_tokenizer
+from cleanse.trainer_view.glitch import embedding_of, read_glitch_list, undertrained
 from cleanse.trainer_view.memo import MEMO
 from cleanse.trainer_view.prepared import Trainer
 from cleanse.trainer_view.records import RecordReport, ShapeMemory, report_on
@@ -30,19 +31,40 @@ class TokenSource:
     tokenizer: str
     settings: TrainerSettings = field(default_factory=TrainerSettings)
     chat_template: str | None = None
-    glitch: tuple[int, ...] = ()  # ids of under-trained tokens
+    glitch_list: str | None = None  # a file of under-trained tokens
+    model: str | None = None  # folder of the model to be trained: its embedding shows which tokens are under-trained
+    stand_in: bool = False  # nobody asked for this tokenizer: it is not the one of the training to come
 
     def load(self) -> TokenContext:
-        """The context. Raises TokenizerError where the tokenizer or its template cannot be loaded."""
-        return TokenContext(load_tokenizer(self.tokenizer, self.chat_template), self.settings, self.glitch)
+        """The context.
+
+        Raises TokenizerError where the tokenizer, its template, the list or the model cannot be read.
+        """
+        loaded = load_tokenizer(self.tokenizer, self.chat_template)
+        settings, glitch = self.settings, set[int]()
+        if self.glitch_list is not None:
+            glitch.update(read_glitch_list(self.glitch_list, loaded))
+        if self.model is not None:
+            matrix = embedding_of(self.model)
+            glitch.update(undertrained(matrix, loaded))
+            if settings.model_vocab_size is None:
+                settings = replace(settings, model_vocab_size=len(matrix))
+        return TokenContext(loaded, settings, glitch, stand_in=self.stand_in)
 
 
 class TokenContext:
     """One tokenizer and one trainer's settings, with the words and templates they have met so far."""
 
-    def __init__(self, loaded: LoadedTokenizer, settings: TrainerSettings, glitch: Iterable[int] = ()) -> None:
+    def __init__(
+        self,
+        loaded: LoadedTokenizer,
+        settings: TrainerSettings,
+        glitch: Iterable[int] = (),
+        *,
+        stand_in: bool = False,
+    ) -> None:
         """Raises TemplateRefusedError where the tokenizer's chat template does not compile."""
-        self.loaded, self.settings = loaded, settings
+        self.loaded, self.settings, self._stand_in = loaded, settings, stand_in
         self.glitch = tuple(sorted(glitch))
         self.counter = WordCounter(loaded, glitch=self.glitch, model_vocab_size=settings.model_vocab_size)
         self.trainer = Trainer(loaded, settings)
@@ -72,6 +94,8 @@ class TokenContext:
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What is wrong with tokenizer and template themselves, whatever the data: to be said once."""
+        if self._stand_in:
+            return ("no --tokenizer given: texts are checked with the embedded model's, what a trainer sees is not",)
         said = []
         template = self.trainer.template
         if template is None:
