@@ -76,7 +76,7 @@ def _streams(part: Part, batch: pa.RecordBatch) -> list[_Stream]:
     found = turn_leaves(array, part.column, from_text=part.kind == "messages")
     if found is not None:
         leaves, of_turn, turns = found
-        stream = _from_turns(part, placed(leaves), turns.role[of_turn], turns.weighted[of_turn], turns)
+        stream = _from_turns(part, placed(leaves), of_turn, turns)
     elif part.kind == "history" and is_list(array.type) and is_list(array.type.value_type):
         stream = _from_history(part, array, placed)
     else:
@@ -99,8 +99,16 @@ def _of_one_role(part: Part, leaves: Leaves) -> _Stream:
     return _Stream(leaves, np.full(n, part.role, np.uint8), np.full(n, part.supervised, np.bool_))
 
 
-def _from_turns(part: Part, leaves: Leaves, role: np.ndarray, weighted: np.ndarray, turns: Turns) -> _Stream:
+def _from_turns(part: Part, leaves: Leaves, of_turn: np.ndarray, turns: Turns) -> _Stream:
+    """Segments by their turns' roles. Values of mixed JSON that are no turns have the role of their column."""
+    role, weighted = turns.role[of_turn], turns.weighted[of_turn]
     learnt = trained(role) & weighted & (part.supervised or part.kind == "messages")
+    if part.kind != "messages":
+        plain = np.asarray(turns.name.is_null())
+        if plain.all():
+            return _of_one_role(part, leaves)
+        role = np.where(plain[of_turn], np.uint8(part.role), role)
+        learnt = np.where(plain[of_turn], part.supervised, learnt)
     if part.role in (Role.CHOSEN, Role.REJECTED):
         role = np.where(role == Role.ASSISTANT, np.uint8(part.role), role)
     return _Stream(leaves, role, learnt, turns)

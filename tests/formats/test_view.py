@@ -289,3 +289,22 @@ def test_evaluation_data_loses_no_text(shared_data):
     assert sum(len((r[c] or "").encode()) for r in rows for c in ("instruction", "input", "output")) == len(
         v.texts.data
     )
+
+
+def test_mixed_json_in_an_answer_column_is_the_answer():
+    rows = [
+        {"instruction": "list", "output": ["one", "two"]},
+        {"instruction": "say", "output": "three"},
+        {"instruction": "talk", "output": [{"role": "assistant", "content": "four"}, "five"]},
+    ]
+    assert [
+        (r, f, t, role, learnt)
+        for r, f, t, role, learnt in seen(rows[:2], as_json(rows, "output"))
+        if role != Role.USER
+    ] == [
+        (0, "output[0]", "one", Role.ASSISTANT, True),
+        (0, "output[1]", "two", Role.ASSISTANT, True),
+        (1, "output", "three", Role.ASSISTANT, True),
+        (2, "output[0].content", "four", Role.ASSISTANT, True),
+        (2, "output[1]", "five", Role.ASSISTANT, True),
+    ]
