@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from cleanse.guard import Guard, Ledger
     from cleanse.plug.filter import Filter
     from cleanse.replaying import OrderUnknown, SkipCollator, WithRowIds, order
+    from cleanse.replaying.call import replay
+    from cleanse.replaying.result import ReplayResult
     from cleanse.summary import ScanResult
 
 __version__ = "0.1.0"
@@ -26,7 +28,9 @@ _HOMES = {
     "SkipCollator": "cleanse.replaying",
     "UsageError": "cleanse.errors",
     "WithRowIds": "cleanse.replaying",
+    "ReplayResult": "cleanse.replaying.result",
     "order": "cleanse.replaying",
+    "replay": "cleanse.replaying.call",
     "scan": "cleanse.api",
 }
 """Where each public name lives. Importing the package loads none of these modules: that waits for the first use."""
@@ -38,12 +42,14 @@ __all__ = [
     "Ledger",
     "NoRecordsError",
     "OrderUnknown",
+    "ReplayResult",
     "ScanResult",
     "SkipCollator",
     "UsageError",
     "WithRowIds",
     "__version__",
     "order",
+    "replay",
     "scan",
 ]
 

@@ -1,4 +1,4 @@
-"""The command line: ``cleanse scan``, ``report``, ``rules``, ``doctor``.
+"""The command line: ``cleanse scan``, ``replay``, ``report``, ``rules``, ``doctor``.
 
 Exit codes: 0 done; 1 failed; 2 wrong usage; 3 no records; 10 findings at or above ``--fail-on``.
 Results go to stdout, progress and errors to stderr. Heavy modules are imported by the command that needs them.
@@ -140,14 +140,105 @@ def scan(
 
 
 @main.command()
+@click.argument("data", nargs=-1)
+@click.option("--step", type=click.IntRange(min=1), metavar="N", help="The global step, the first being 1.")
+@click.option("--batch-id", metavar="ID", help="step-N, or a batch of probe.parquet (SOURCE:FIRST-LAST).")
+@click.option("--ids", type=click.Path(), metavar="FILE", help="Row ids: JSON, a capsule, or one per line.")
+@click.option("--ledger", type=click.Path(), metavar="PATH", help="What cleanse.Guard wrote: one file or its folder.")
+@click.option("--run", multiple=True, metavar="PATH", help="trainer_state.json, args.json, YAML, or their folder.")
+@click.option("--trainer", metavar="NAME", help="hf, trl, ms-swift, llama-factory, torch, mindspore, sequential, ...")
+@click.option("--rows", type=click.IntRange(min=1), metavar="N", help="Length of the dataset (else DATA is counted).")
+@click.option("--seed", type=int, metavar="N", help="The run's seed.")
+@click.option("--data-seed", type=int, metavar="N", help="The run's data_seed, where it had one.")
+@click.option("--per-device-batch", type=click.IntRange(min=1), metavar="N", help="Rows of a forward pass (8).")
+@click.option("--accum", type=click.IntRange(min=1), metavar="N", help="Gradient accumulation steps (1).")
+@click.option("--world-size", type=click.IntRange(min=1), metavar="N", help="Data-parallel ranks (1).")
+@click.option("--drop-last/--keep-last", default=None, help="The loader drops an incomplete last batch.")
+@click.option("--trainer-version", metavar="V", help="Where the order changed between versions (ms-swift).")
+@click.option("--index-files", type=click.Path(), metavar="PATH", help="Megatron's cached index files.")
+@click.option("--set", "setting", multiple=True, metavar="NAME=VALUE", help="Any other setting of cleanse.order.")
+@click.option("--model", metavar="CHECKPOINT", help="Checkpoint at or before the step, or embedded. Else: rows only.")
+@click.option("--adapter", metavar="DIR", help="PEFT adapter on top of the model.")
+@click.option("--tokenizer", metavar="PATH_OR_ID", help="Instead of the model's own.")
+@click.option("--chat-template", metavar="FILE", help="Jinja template instead of the tokenizer's own.")
+@click.option("--max-length", type=click.IntRange(min=1), metavar="N", help="Tokens after which the trainer cut.")
+@click.option("--truncation", type=click.Choice(["keep_start", "keep_end", "split", "drop"]), help="How it cut.")
+@click.option(
+    "--loss", type=click.Choice(["auto", "answers", "assistant", "completion", "all"]), help="Which tokens carry loss."
+)
+@click.option("--dtype", type=click.Choice(["fp16", "bf16", "fp32"]), help="What the run computed in (fp32).")
+@click.option("--loss-scale", metavar="S", help="Of an fp16 run: a number, or dynamic.")
+@click.option(
+    "--normalise",
+    default="auto",
+    show_default=True,
+    type=click.Choice(["auto", "window", "micro-batch"]),
+    help="Loss over the whole accumulation window, or a mean per forward pass.",
+)
+@click.option("--backend", default="torch", show_default=True, type=click.Choice(["torch", "mindspore"]))
+@click.option(
+    "--device", default="auto", show_default=True, metavar="DEVICE", help="auto, cpu, cuda, npu, ascend, mps."
+)
+@click.option("--format", "format_", default="auto", show_default=True, help="Record format: alpaca, messages, ...")
+@click.option("--text-column", help="Plain text in this column.")
+@click.option("--rules", "packs", multiple=True, metavar="PACK", help="Rule pack: a name or a TOML file. Repeatable.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="Folder for the capsule and skip.json.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--quiet", is_flag=True, help="Print errors only.")
+def replay(
+    data: tuple[str, ...],
+    *,
+    model: str | None,
+    trainer_version: str | None,
+    setting: tuple[str, ...],
+    format_: str,
+    packs: tuple[str, ...],
+    out: Path | None,
+    as_json: bool,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Which record made step N spike, or was it the data at all?
+
+    DATA: what the run was trained on, as for a scan; or a capsule's folder. The step's rows come from the trainer's
+    settings, a ledger, a batch id or a file of ids. Without --model only the rows of the step are printed.
+    """
+    from cleanse.commands.replay import run_replay  # noqa: PLC0415
+
+    where = {name: options.pop(name) for name in ("step", "batch_id", "ids", "ledger", "run", "trainer", "rows")}
+    where["index_files"] = options.pop("index_files")
+    names = ("seed", "data_seed", "per_device_batch", "accum", "world_size", "drop_last")
+    order = {name: options.pop(name) for name in names} | {"version": trainer_version}
+    how = {**options, "format": format_}
+    run_replay(
+        data,
+        model=model,
+        where=where,
+        order=order,
+        setting=setting,
+        how=how,
+        rules=packs,
+        out=out,
+        as_json=as_json,
+        quiet=quiet,
+    )
+
+
+@main.command()
 @click.argument("out", type=click.Path(path_type=Path))
+@click.option("--open", "open_page", is_flag=True, help="Open the page in a browser.")
+@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write the page anew, to this file.")
+@click.option("--all", "every_rule", is_flag=True, help="Print every rule and source.")
 @click.option("--json", "as_json", is_flag=True, help="Print summary.json as it is.")
-def report(out: Path, *, as_json: bool) -> None:
-    """Print what the scan in OUT found."""
+def report(out: Path, *, open_page: bool, html: Path | None, every_rule: bool, as_json: bool) -> None:
+    """Print what the scan in OUT found, and show its page (OUT/report.html)."""
+    from cleanse.commands.report import show_page  # noqa: PLC0415
     from cleanse.commands.show import print_result  # noqa: PLC0415
     from cleanse.summary import load_result  # noqa: PLC0415
 
-    print_result(load_result(out), as_json=as_json)
+    result = load_result(out)
+    show_page(out, target=html, open_page=open_page)
+    print_result(result, as_json=as_json, every_rule=every_rule)
 
 
 @main.group(cls=Group)

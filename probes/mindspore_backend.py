@@ -196,12 +196,24 @@ class MindSporeProbe:
         nothing = Replayed(loss=NAN, loss_finite=True, gradients_finite=True)
         return [done.get(i, nothing) for i in range(len(records))]
 
-    def step(self, records: Sequence[ProbeRecord], weights: Sequence[float]) -> StepMeasures:
+    def step(
+        self,
+        records: Sequence[ProbeRecord],
+        weights: Sequence[float],
+        *,
+        loss_scale: float = 1.0,
+        dtype: str = "float32",
+    ) -> StepMeasures:
         """The gradient of a training step: of the sum of weight times mean loss. Records one after the other.
 
-        Records without a supervised token, and those of weight 0, take no part.
+        Records without a supervised token, and those of weight 0, take no part. `dtype` is "float32", or "float16" with
+        norms in float32.
+
+        Raises ValueError for "bfloat16", which MindSpore refuses on a CPU.
         """
-        return step_gradient(self.loaded, records, weights)
+        if dtype not in ("float16", "float32"):
+            raise ValueError(f"dtype {dtype!r}: the MindSpore backend replays float16 and float32")
+        return step_gradient(self.loaded, records, weights, loss_scale=loss_scale, half=dtype == "float16")
 
     def half(self, record: ProbeRecord, *, weight: float, loss_scale: float, dtype: str) -> HalfMeasures:
         """One record of such a step in "float16" (norms in float32), or watched in "float32".

@@ -23,18 +23,29 @@ from .types import ProbeRecord, StepMeasures
 Gradients = list[NDArray[np.float32]]
 
 
-def step_gradient(loaded: LoadedModel, records: Sequence[ProbeRecord], weights: Sequence[float]) -> StepMeasures:
-    """Loss and gradient norm of the sum of weight times mean loss. Memory: one gradient, and one record's pass."""
-    model = DecoderLoss(Decoder(loaded.config, loaded.weights))
+def step_gradient(
+    loaded: LoadedModel,
+    records: Sequence[ProbeRecord],
+    weights: Sequence[float],
+    *,
+    loss_scale: float = 1.0,
+    half: bool = False,
+) -> StepMeasures:
+    """Loss and unscaled gradient norm of the sum of weight times mean loss; ``half`` as in `half_step`.
+
+    Memory: one gradient, and one record's pass.
+    """
+    decoder = Decoder(loaded.config, loaded.weights)
+    model = DecoderLoss(half_precision(decoder) if half else decoder)
     total: Gradients | None = None
     loss = 0.0
     for record, weight in zip(records, weights, strict=True):
         if not record.n_tokens or not weight:
             continue
-        value, gradients = _pass(model, loaded, record, weight)
+        value, gradients = _pass(model, loaded, record, weight * loss_scale)
         loss += weight * value
         total = gradients if total is None else [a + b for a, b in zip(total, gradients, strict=True)]
-    return StepMeasures(loss=loss, grad_norm=_norm(total or []))
+    return StepMeasures(loss=loss, grad_norm=_norm(total or []) / loss_scale)
 
 
 def half_step(loaded: LoadedModel, record: ProbeRecord, *, weight: float, loss_scale: float) -> tuple[float, float]:

@@ -164,12 +164,20 @@ class TorchProbe:
                 self._notes.append(f"gradient norms one record at a time: {error}")
         return self._run(records, options, self._loop)
 
-    def step(self, records: Sequence[ProbeRecord], weights: Sequence[float]) -> StepMeasures:
+    def step(
+        self,
+        records: Sequence[ProbeRecord],
+        weights: Sequence[float],
+        *,
+        loss_scale: float = 1.0,
+        dtype: str = "float32",
+    ) -> StepMeasures:
         """The gradient of a training step: of the sum of weight times mean loss. Records one after the other.
 
-        Records without a supervised token, and those of weight 0, take no part.
+        Records without a supervised token, and those of weight 0, take no part. `dtype` is "float32", or "float16" or
+        "bfloat16" under autocast.
         """
-        return step_gradient(self.model, self.trainable, records, weights)
+        return step_gradient(self.model, self.trainable, records, weights, loss_scale=loss_scale, dtype=dtype)
 
     def half(self, record: ProbeRecord, *, weight: float, loss_scale: float, dtype: str) -> HalfMeasures:
         """One record of such a step in 16 bits ("float16", "bfloat16"), or watched in "float32": see `half_pass`."""

@@ -24,20 +24,31 @@ HALVES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
 def step_gradient(
-    model: nn.Module, trainable: Mapping[str, nn.Parameter], records: Sequence[ProbeRecord], weights: Sequence[float]
+    model: nn.Module,
+    trainable: Mapping[str, nn.Parameter],
+    records: Sequence[ProbeRecord],
+    weights: Sequence[float],
+    *,
+    loss_scale: float = 1.0,
+    dtype: str = "float32",
 ) -> StepMeasures:
-    """Loss and gradient norm of the sum of weight times mean loss. Memory: one gradient, and one record's pass."""
+    """Loss and unscaled gradient norm of the sum of weight times mean loss; `dtype` as in `half_pass`.
+
+    Memory: one gradient, and one record's pass.
+    """
     device = next(model.parameters()).device
+    half = HALVES.get(dtype)
     loss = 0.0
     with requiring_grad(trainable) as params, _gradients_of(params):
         for record, weight in zip(records, weights, strict=True):
             if not record.n_tokens or not weight:
                 continue
-            part = _mean_loss(model, record, device) * weight
-            part.backward()  # type: ignore[no-untyped-call]
+            with torch.autocast(device.type, dtype=half, enabled=half is not None):
+                part = _mean_loss(model, record, device) * weight
+            (part * loss_scale).backward()  # type: ignore[no-untyped-call]
             loss += float(part.detach())
-        total = math.fsum(float(p.grad.double().square().sum()) for p in params if p.grad is not None)
-    return StepMeasures(loss=loss, grad_norm=math.sqrt(total) if total == total else math.nan)  # noqa: PLR0124 - NaN
+        norm = _norm(params, loss_scale)
+    return StepMeasures(loss=loss, grad_norm=norm)
 
 
 def half_pass(
@@ -67,11 +78,10 @@ def half_pass(
             loss = _mean_loss(model, record, device)
         (loss * (weight * loss_scale)).backward()  # type: ignore[no-untyped-call]
         watch.look_at_weights()
-        factor = weight * loss_scale
-        total = math.fsum(float((p.grad.double() / factor).square().sum()) for p in params if p.grad is not None)
+        norm = _norm(params, weight * loss_scale)
     return HalfMeasures(
         loss=float(loss.detach()),
-        grad_norm=math.sqrt(total) if total == total else math.nan,  # noqa: PLR0124 - NaN
+        grad_norm=norm,
         activation_amax=watch.activation,
         grad_amax=watch.gradient / loss_scale,
         forward_place=watch.forward_place,
@@ -84,6 +94,12 @@ def _mean_loss(model: nn.Module, record: ProbeRecord, device: torch.device) -> T
     wanted = torch.from_numpy(record.supervised[1:]).to(device)
     logits = model_logits(model, ids[None])[0, :-1]
     return functional.cross_entropy(logits[wanted].float(), ids[1:][wanted])
+
+
+def _norm(params: Sequence[nn.Parameter], factor: float) -> float:
+    """L2 norm of the gradients over a factor; not finite where one of them is not."""
+    squares = [float((p.grad.double() / factor).square().sum()) for p in params if p.grad is not None]
+    return math.sqrt(math.fsum(squares)) if all(map(math.isfinite, squares)) else math.nan
 
 
 @contextmanager

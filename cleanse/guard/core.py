@@ -212,9 +212,10 @@ class Guard:
                 self.folder / f"step-{step}-rank-{self.rank}",
                 step=step,
                 rows=rows,
+                micro_batches=(self.window,),
                 records={r: self._record(r) for r in rows} if self._record else None,
                 settings={**self.settings, "rank": self.rank, "world_size": self.world_size},
-                figures={**figures, "reasons": list(reasons), "micro_batches": self.window},
+                figures={**figures, "reasons": list(reasons)},
                 recipe=resume_recipe(step, rows, trainer=str(self.settings.get("trainer", ""))),
             )
         except Exception:

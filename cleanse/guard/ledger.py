@@ -136,6 +136,26 @@ class Ledger:
                 found[entry["step"]] = {k: number for k, v in entry.items() if (number := _number(v)) is not None}
         return [found[k] for k in sorted(found)]
 
+    def settings(self) -> dict[str, Any]:
+        """What the last run that wrote here said about itself (trainer, seeds, batch sizes)."""
+        found: dict[str, Any] = {}
+        for entry in _lines(self.files[0]):
+            if entry.get("t") == "run" and isinstance(entry.get("settings"), dict):
+                found = entry["settings"]
+        return found
+
+    def last_spike(self) -> int:
+        """The last step that a spike rule spoke of, on any rank; 0 for none."""
+        return max(
+            (
+                entry["step"]
+                for file in self.files
+                for entry in _lines(file)
+                if entry.get("t") == "step" and entry.get("spike") and isinstance(entry.get("step"), int)
+            ),
+            default=0,
+        )
+
     def last_step(self) -> int:
         """The last step that any rank began: where a killed run stood. 0 for an empty ledger."""
         return max((last for file in self.files if (last := _last(file)) is not None), default=0)

@@ -11,14 +11,14 @@ from typing import Any
 from cleanse.replaying.skipping import SkipList, write_atomically
 from cleanse.replaying.steps import RowId
 
-_README = """# The rows of step {step}
+_README = """# The rows of {step}
 
 `rows.jsonl`: the rows as they were in the data, one JSON object per line: `row`, `record`.
 `capsule.json`: which step, which settings, what was measured.
 {skip}
 Replay it:
 
-    cleanse replay rows.jsonl --ids capsule.json --model CHECKPOINT
+    cleanse replay rows.jsonl --ids capsule.json --model CHECKPOINT{options}
 
 {recipe}
 """
@@ -27,13 +27,17 @@ Replay it:
 def write_capsule(
     folder: str | Path,
     *,
-    step: int,
+    step: int | None,
     rows: Sequence[RowId],
+    rows_before: Sequence[RowId] = (),
+    micro_batches: Sequence[Sequence[Sequence[RowId]]] = (),
+    history: Sequence[Mapping[str, float]] = (),
     records: Mapping[RowId, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
     figures: Mapping[str, Any] | None = None,
     skip: SkipList | None = None,
     recipe: str = "",
+    options: str = "",
 ) -> Path:
     """Write the folder and give its path.
 
@@ -41,17 +45,21 @@ def write_capsule(
         folder: made if missing; files in it are replaced, each whole or not at all.
         step: the global step.
         rows: row ids of the step.
+        rows_before: those of the step before: what the step is compared with.
+        micro_batches: ``[rank][k]`` the rows of that rank's k-th forward pass, where it is known.
+        history: what the run logged around the step.
         records: the rows' content, as JSON has it, where it is at hand.
         settings: of the run: trainer, seeds, batch sizes, precision, loss scale.
         figures: what was measured: loss, gradient norm, a diagnosis.
         skip: written as ``skip.json`` beside it.
         recipe: how to go on, in words (see ``resume_recipe``).
+        options: of ``cleanse replay``, to replay it as it was.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     lines = [
         json.dumps({"row": row, "record": json_safe(records[row])}, ensure_ascii=True)
-        for row in rows
+        for row in dict.fromkeys((*rows, *rows_before))
         if records is not None and row in records
     ]
     write_atomically(folder / "rows.jsonl", "".join(f"{line}\n" for line in lines))
@@ -59,6 +67,9 @@ def write_capsule(
         "format": 1,
         "step": step,
         "rows": list(rows),
+        "rows_before": list(rows_before),
+        "micro_batches": [[list(micro) for micro in rank] for rank in micro_batches],
+        "history": json_safe(list(history)),
         "settings": json_safe(dict(settings or {})),
         "figures": json_safe(dict(figures or {})),
     }
@@ -66,7 +77,12 @@ def write_capsule(
     if skip is not None:
         skip.write(folder / "skip.json")
     note = "`skip.json`: the rows to skip when the run goes on.\n" if skip is not None else ""
-    write_atomically(folder / "README.md", _README.format(step=step, skip=note, recipe=recipe))
+    write_atomically(
+        folder / "README.md",
+        _README.format(
+            step=f"step {step}" if step is not None else "a batch", options=options, skip=note, recipe=recipe
+        ),
+    )
     return folder
 
 

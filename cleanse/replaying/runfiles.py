@@ -49,6 +49,14 @@ _ACCELERATE = {
     "even_batches": "even_batches",
     "use_seedable_sampler": "seedable_sampler",
 }
+_TRAINING = {
+    "max_grad_norm": (int, float),
+    "warmup_steps": (int, float),
+    "max_length": (int,),
+    "cutoff_len": (int,),
+    "fp16": (bool,),
+    "bf16": (bool,),
+}
 _LOGGED = ("loss", "grad_norm", "learning_rate", "epoch", "step")
 
 
@@ -61,6 +69,7 @@ class RunFiles:
     progress: tuple[int, float] | None = None  # (global_step, epoch) from trainer_state.json
     log: list[dict[str, float]] = field(default_factory=list)  # log_history: step, loss, grad_norm, learning_rate
     read: list[Path] = field(default_factory=list)
+    training: dict[str, Any] = field(default_factory=dict)  # max_grad_norm, warmup_steps, max_length, fp16, bf16
 
 
 def read_settings(paths: str | Path | Sequence[str | Path]) -> RunFiles:
@@ -136,6 +145,7 @@ def _arguments(values: Mapping[str, Any], found: RunFiles) -> None:
         if not isinstance(value, wanted) or (wanted == (int,) and isinstance(value, bool)):
             continue  # a placeholder such as "auto"
         found.values[ours] = found.values.get(ours, False) or value if ours == "packing" else value
+    found.training.update(_training(values))
     accelerator = values.get("accelerator_config")
     if isinstance(accelerator, Mapping):
         found.values.update(
@@ -151,6 +161,15 @@ def _arguments(values: Mapping[str, Any], found: RunFiles) -> None:
     if trainer == "ms-swift":
         found.values.setdefault("dataset_shuffled", True)  # its default
     _mapping_obstacles(trainer, values, found)
+
+
+def _training(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that do not decide the order, but what a step does."""
+    return {
+        "max_length" if name == "cutoff_len" else name: value
+        for name, types in _TRAINING.items()
+        if isinstance(value := values.get(name), types) and isinstance(value, bool) == (types == (bool,))
+    }
 
 
 def _trainer(values: Mapping[str, Any]) -> str | None:
