@@ -5,7 +5,7 @@ LOWEST ?= .venv-lowest
 MINDSPORE ?= .venv-mindspore
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types unit lowest mindspore docs clean
+.PHONY: demo test lint types unit browser lowest mindspore docs clean
 
 # demo: install, make a small dirty sample, scan it, show what was found.
 demo: $(VENV)/.installed
@@ -27,8 +27,14 @@ lint: $(VENV)/.installed
 types: $(VENV)/.installed
 	$(BIN)/mypy
 
-unit: $(VENV)/.installed
+unit: $(VENV)/.installed browser
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# browser: Debian's Chromium for the tests of the report's page, where it can be installed; elsewhere they are skipped.
+browser:
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-noto-cjk >/dev/null; } \
+	  || echo "no chromium, and no right to install it: the tests of the page are skipped"
 
 # lowest: the tests with the lower bounds of pyproject.toml, each exactly. Not yet part of `test`: some bounds are
 # still to be raised until it passes.
@@ -42,13 +48,13 @@ mindspore: $(MINDSPORE)/.installed
 $(VENV)/.installed: pyproject.toml constraints/tested.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -U pip
-	$(BIN)/python -m pip install -q -c constraints/tested.txt -e '.[torch,references,dev]'
+	$(BIN)/python -m pip install -q -c constraints/tested.txt -e '.[torch,review,references,dev]'
 	touch $@
 
 $(LOWEST)/.installed: pyproject.toml constraints/lowest.txt
 	$(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python -m pip install -q -U pip
-	$(LOWEST)/bin/python -m pip install -q -c constraints/lowest.txt -e '.[dev]'
+	$(LOWEST)/bin/python -m pip install -q -c constraints/lowest.txt -e '.[review,dev]'
 	touch $@
 
 $(MINDSPORE)/.installed: pyproject.toml constraints/mindspore.txt

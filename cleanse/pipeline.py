@@ -17,6 +17,7 @@ from cleanse.facts import Corpus, merge
 from cleanse.formats import Format
 from cleanse.formats_of import detect_formats
 from cleanse.progress import Progress, Silent
+from cleanse.reviewing.allow import AllowList
 from cleanse.rulepacks import RuleSet, load_packs
 from cleanse.sources import Plan, plan
 from cleanse.state import RunState
@@ -42,11 +43,15 @@ def scan(config: ScanConfig, progress: Progress | None = None, evidence: Sequenc
     tokens = inspection.context_of(config.tokens) if config.tokens else None
     for warning in tokens.warnings if tokens else ():
         progress.remark(warning)
-    with RunState(config.out, config.identity(rules.fingerprint, tokens.fingerprint if tokens else None)) as state:
+    allow = AllowList.read(config.allow)
+    identity = config.identity(rules.fingerprint, tokens.fingerprint if tokens else None, allow.digest)
+    with RunState(config.out, identity) as state:
         if state.finished:
             state.check_pinned()
             state.tidy()
+            _report(config, progress)
             return load_result(config.out, already_done=True)
+        allow.write(state.folder / "allow.json")
         run = _Run(config, rules, state, progress)
         stages = [*evidence, *_stages(config, rules)]
         with LocalEngine(config.n_workers) as engine:
@@ -61,9 +66,20 @@ def scan(config: ScanConfig, progress: Progress | None = None, evidence: Sequenc
         with run.stage("assemble"):
             assembly.assemble(state, run.units, corpus, config)
         accounts = {stage.name: stage.account(state) for stage in stages}
-        return summarise(
+        result = summarise(
             state, run.plan, run.formats, corpus, actions=run.actions, seconds=run.seconds, evidence=accounts
         )
+        _report(config, progress)
+        return result
+
+
+def _report(config: ScanConfig, progress: Progress) -> None:
+    """Writes the page for people, unless it is there."""
+    from cleanse.report import FILE, write_report  # noqa: PLC0415 - the templates are needed at the very end only
+
+    if not (config.out / FILE).exists():
+        progress.stage("report")
+        write_report(config.out)
 
 
 def _stages(config: ScanConfig, rules: RuleSet) -> Iterator[Evidence]:
@@ -139,7 +155,9 @@ class _Run:
                 unit=unit,
                 offsets=tuple(corpus.offsets[i] for i in shards),
                 file_events=tuple(corpus.file_events[i] for i in shards),
+                formats=tuple(self.formats[shard.source.index] for shard in unit.shards),
                 evidence=tuple(evidence),
+                allow=self.state.folder / "allow.json",
                 policy=Policy(hold_suspects=self.config.suspects == "quarantine", repair=self.config.repair),
                 emit=self.config.emit,
                 packs=self.config.packs,

@@ -11,11 +11,12 @@ from rich.text import Text
 from cleanse.safe_text import escape
 from cleanse.summary import ScanResult
 
-_MOST_SOURCES = 20
+_MOST_RULES = 4
+_MOST_SOURCES = 3
 
 
-def print_result(result: ScanResult, *, as_json: bool) -> None:
-    """Prints counts, rules and where things are; everything that comes from data is escaped."""
+def print_result(result: ScanResult, *, as_json: bool, every_rule: bool = False) -> None:
+    """Prints the lines that matter: counts, the strongest rules, where things are. What comes from data is escaped."""
     if as_json:
         answer = {"out": str(result.out), "already_done": result.already_done, **result.summary}
         click.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2))
@@ -26,37 +27,41 @@ def print_result(result: ScanResult, *, as_json: bool) -> None:
         f"{result.quarantined:,} quarantined; {result.suspected - result.quarantined:,} more are suspect and stay clean"
     )
     if result.rules:
-        console.print(_rules(result))
-    if len(result.summary["sources"]) > 1:
-        console.print(_sources(result))
+        console.print(_rules(result, len(result.rules) if every_rule else _MOST_RULES))
+    n_sources = len(result.summary["sources"])
+    if n_sources > 1:
+        console.print(_sources(result, n_sources if every_rule else _MOST_SOURCES))
     for name, what in _places(result).items():
         console.print(Text(f"{what:22} {escape(str(result.out / name))}"))
 
 
-def _rules(result: ScanResult) -> Table:
+def _rules(result: ScanResult, most: int) -> Table:
     table = Table("rule", "action", box=None, padding=(0, 2, 0, 0), header_style="bold")
     for name in ("findings", "records", "quarantined"):
         table.add_column(name, justify="right")
-    for rule, tally in result.summary["rules"].items():
+    rules = result.summary["rules"]
+    for rule, tally in list(rules.items())[:most]:
         counts = (f"{tally[name]:,}" for name in ("findings", "records", "quarantined"))
         table.add_row(Text(escape(rule)), Text(escape(tally["action"])), *counts)
+    if len(rules) > most:
+        table.add_row(f"... and {len(rules) - most:,} more: --all")
     return table
 
 
-def _sources(result: ScanResult) -> Table:
+def _sources(result: ScanResult, most: int) -> Table:
     table = Table("source", box=None, padding=(0, 2, 0, 0), header_style="bold")
     names = ("read", "clean", "quarantined", "suspected", "repaired")
     for name in names:
         table.add_column(name, justify="right")
     sources = result.summary["sources"]
-    for source in sources[:_MOST_SOURCES]:
+    for source in sources[:most]:
         table.add_row(Text(escape(source["name"])), *(f"{source[name]:,}" for name in names))
-    if len(sources) > _MOST_SOURCES:
-        table.add_row(f"... and {len(sources) - _MOST_SOURCES:,} more")
+    if len(sources) > most:
+        table.add_row(f"... and {len(sources) - most:,} more: --all")
     return table
 
 
 def _places(result: ScanResult) -> dict[str, str]:
-    places = {"clean": "clean records", "quarantine": "quarantined records", "findings.parquet": "every finding"}
+    places = {"report.html": "the report", "clean": "clean records", "quarantine": "quarantined records"}
     emitted = {"clean.jsonl": "clean, as JSON lines", "clean.parquet": "clean, as Parquet"}
     return {**places, **{name: what for name, what in emitted.items() if (result.out / name).exists()}}

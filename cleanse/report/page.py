@@ -1,0 +1,139 @@
+"""OUT/report.html: one file with everything in it, of bounded size, and the same for the same OUT."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import orjson
+from markupsafe import Markup
+
+from cleanse import __version__
+from cleanse.atomic import committed
+from cleanse.report import charts, context
+from cleanse.report.choosing import choose
+from cleanse.report.evidence import findings_of, probe_of
+from cleanse.report.figures import probed
+from cleanse.report.record_view import NARROW, WIDE, Widths, view
+from cleanse.report.rows import Key
+from cleanse.report.scan_facts import ScanFacts
+from cleanse.report.wording import in_both, script_words, words
+
+FILE = "report.html"
+MOST_BYTES = 5_000_000
+_MOST_FOR_RECORDS = 2_600_000
+_MOST_FOR_POINTS = 700_000
+_SECTIONS = ("overview", "rules", "records", "distributions", "probe", "triggers", "sources", "run")
+
+
+def write_report(out: Path, target: Path | None = None) -> Path:
+    """Writes the page of a finished scan and returns where it is.
+
+    Raises CleanseError where ``out`` holds no finished scan.
+    """
+    target = target or out / FILE
+    html = build(ScanFacts(out))
+    with committed(target) as temporary:
+        temporary.write_bytes(html)
+    return target
+
+
+def build(facts: ScanFacts) -> bytes:
+    """The page of one scan, with the records that tell most."""
+    scatter, points = probed(facts)
+    chosen = choose(facts.findings_path, facts.rows)
+    records = _records(facts, chosen, WIDE, _MOST_FOR_RECORDS)
+    shown = {record["id"] for record in records}
+    behind = _records(facts, [key for key in points if key.id not in shown], NARROW, _MOST_FOR_POINTS)
+    data = {"mode": "page", "run": run_id(facts), "records": records + behind, "words": script_words()}
+    return render("scan.html.j2", data, context.of_scan(facts, records, scatter), live=False)
+
+
+def build_live(facts: ScanFacts, decisions: Sequence[Mapping[str, Any]]) -> bytes:
+    """The same page for the review server, which sends the records as they are asked for."""
+    scatter, _ = probed(facts)
+    examples = _records(facts, choose(facts.findings_path, facts.rows), WIDE, _MOST_FOR_RECORDS)
+    data = {"mode": "live", "run": run_id(facts), "decisions": list(decisions), "words": script_words()}
+    return render("scan.html.j2", data, context.of_scan(facts, examples, scatter), live=True)
+
+
+def run_id(facts: ScanFacts) -> str:
+    """Tells one scan's decisions from another's where both are kept by the same browser."""
+    account = [facts.summary["configuration"], facts.summary["sources"], facts.summary["counts"]]
+    return hashlib.sha256(orjson.dumps(account, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+
+
+def _records(facts: ScanFacts, keys: Sequence[Key], widths: Widths, most_bytes: int) -> list[dict[str, Any]]:
+    """The records as the page draws them, as many as there is room for."""
+    findings = findings_of(facts.findings_path, keys)
+    probe = probe_of(facts.probe_path, keys)
+    shown, size = [], 0
+    for key in keys:
+        record = view(facts.rows, key, findings[key], probe.get(key), widths)
+        size += len(embedded_json(record))
+        if size > most_bytes:
+            break
+        shown.append(record)
+    return shown
+
+
+def render(template: str, data: Mapping[str, Any], values: Mapping[str, Any], *, live: bool) -> bytes:
+    """A page from its template. ``data`` is what the script reads, ``values`` what the template names."""
+    css, js = _asset("page.css"), _asset("page.js")
+    page = _environment().get_template(template)
+    html = page.render(
+        **values,
+        css=Markup(css),  # noqa: S704 - our own files, read from the package
+        js=Markup(js),  # noqa: S704
+        csp=_policy(css, js, live=live),
+        data=Markup(embedded_json(data).decode()),  # noqa: S704 - no character of it can end the element
+        sections=values.get("sections", _SECTIONS),
+        version=__version__,
+        live=live,
+    )
+    return html.encode()
+
+
+def embedded_json(value: Any) -> bytes:
+    """JSON that can stand in a script element: nothing in it is read as markup."""
+    text = orjson.dumps(value)
+    for char in b"<>&":
+        text = text.replace(bytes([char]), b"\\u%04x" % char)
+    return text
+
+
+def _policy(css: str, js: str, *, live: bool) -> str:
+    """What the page may do: run its own script and style, and nothing else; no network but the review server's."""
+    return (
+        f"default-src 'none'; script-src 'sha256-{_digest(js)}'; style-src 'sha256-{_digest(css)}'; "
+        f"connect-src {chr(39)}{'self' if live else 'none'}{chr(39)}; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+@cache
+def _asset(name: str) -> str:
+    return files(__package__).joinpath("templates").joinpath(name).read_text("utf-8")
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    found = jinja2.Environment(
+        loader=jinja2.PackageLoader(__package__), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    found.globals.update(t=in_both, words=words())
+    found.filters.update(number=lambda n: f"{n:,}", short=_short)
+    return found
+
+
+def _short(value: float | None) -> str:
+    return "" if value is None else charts.number(value)
