@@ -32,6 +32,7 @@ def scan(
     corpus: bool = True,
     dedup: str = "note",
     suspects: str = "keep",
+    allow: Sequence[str | os.PathLike[str]] = (),
     repair: bool = True,
     emit: Sequence[str] = ("arrow",),
     workers: int = 0,
@@ -60,6 +61,7 @@ def scan(
             ``{"model": "path/to/model", "budget": 0.01, "scope": "all"}``.
         corpus: look across records for duplicates, floods of one answer and planted triggers.
         dedup: "note" copies, or quarantine all but the first of "exact" or "near" ones.
+        allow: allow lists of ``cleanse release``: what people released stays.
         suspects: "keep" them in clean, or "quarantine" them.
         repair: mend text in clean where a rule can.
         emit: "jsonl" and "parquet" write the clean records in that form too.
@@ -84,6 +86,7 @@ def scan(
             corpus=corpus,
             dedup=dedup,
             suspects=suspects,
+            allow=tuple(Path(name) for name in allow),
             repair=repair,
             emit=tuple(emit),
             workers=workers,

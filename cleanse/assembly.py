@@ -14,6 +14,7 @@ from cleanse.facts import Corpus
 from cleanse.inputs import STAGE as SHA256
 from cleanse.parts import quarantine_schema
 from cleanse.records import FINDINGS_SCHEMA
+from cleanse.reviewing import held
 from cleanse.splitting import SplitFacts
 from cleanse.state import RunState
 from cleanse.units import Unit
@@ -27,6 +28,12 @@ def assemble(state: RunState, units: Sequence[Unit], corpus: Corpus, config: Sca
     findings = [state.path(splitting.STAGE, unit.index, ".findings.parquet") for unit in units]
     if not (out / "findings.parquet").exists():
         concatenate_parquet(findings, FINDINGS_SCHEMA, out / "findings.parquet")
+    if not (state.folder / held.FILE).exists():
+        counted = [
+            (state.path(splitting.STAGE, unit.index, f".{held.FILE}"), _facts(state, unit).emitted["clean"])
+            for unit in units
+        ]
+        held.assemble(counted, state.folder / held.FILE)
     if "jsonl" in config.emit and not (out / "clean.jsonl").exists():
         lines = [state.path(splitting.STAGE, unit.index, ".jsonl") for unit in units]
         concatenate_bytes(lines, out / "clean.jsonl")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cleanse.trainer_view import TokenSource
 
 EMITS = ("arrow", "jsonl", "parquet")
-ALWAYS = ("reader", "corpus", "probe")
+ALWAYS = ("reader", "corpus", "probe", "review")
 DEDUPS = ("note", "exact", "near")
 SUSPECTS = ("keep", "quarantine")
 ENGINES = ("local",)
@@ -37,6 +37,7 @@ class ScanConfig:
     corpus: bool = True  # look across records: duplicates, floods, triggers
     dedup: str = "note"
     suspects: str = "keep"
+    allow: tuple[Path, ...] = ()  # allow lists: what people released stays
     repair: bool = True
     emit: tuple[str, ...] = ("arrow",)
     engine: str = "local"
@@ -63,7 +64,9 @@ class ScanConfig:
         """How many worker processes to use."""
         return self.workers or usable_processors()
 
-    def identity(self, rules_fingerprint: str, tokens_fingerprint: str | None = None) -> dict[str, Any]:
+    def identity(
+        self, rules_fingerprint: str, tokens_fingerprint: str | None = None, allow: str | None = None
+    ) -> dict[str, Any]:
         """All that decides the bytes of the output, except the content of the inputs. JSON-serialisable."""
         return {
             "version": __version__,
@@ -79,6 +82,7 @@ class ScanConfig:
             "corpus": self.corpus,
             "dedup": self.dedup,
             "suspects": self.suspects,
+            "allow": allow,
             "repair": self.repair,
             "emit": sorted({"arrow", *self.emit}),
             "max_record_bytes": self.read.max_record_bytes,

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from cleanse.formats import get_text, replace_text
 from cleanse.formats.paths import parse_path
+from cleanse.records import Action
 
 Mend = Callable[[str, Sequence[str]], str]
 """(text, rule ids) -> the text after the repairs of these rules; the same text where there is nothing to do."""
@@ -31,6 +33,28 @@ class Mended:
 
     batch: pa.RecordBatch
     edits: Mapping[int, Mapping[str, str]]  # position -> field -> new text, only where something changed
+
+
+def wanted(
+    found: pa.Table, rows: NDArray[np.int64], mended: NDArray[np.int64], mends: Callable[[str], bool]
+) -> list[Wanted]:
+    """The repairs that findings ask for.
+
+    Args:
+        found: columns ``row``, ``rule``, ``action``, ``field``.
+        rows: (batch.num_rows,) numbers of a batch's records, ascending.
+        mended: numbers of the records to mend.
+        mends: whether the rule of an id has a repair.
+    """
+    if len(mended) == 0:
+        return []
+    mine = np.isin(found.column("row").to_numpy(), mended)
+    asked = found.filter(pa.array(mine)).select(["row", "rule", "action", "field"]).to_pylist()
+    return [
+        Wanted(int(np.searchsorted(rows, ask["row"])), ask["field"], ask["rule"])
+        for ask in asked
+        if ask["action"] == Action.REPAIR.value and mends(ask["rule"])
+    ]
 
 
 def mend(batch: pa.RecordBatch, wanted: Iterable[Wanted], repair: Mend) -> Mended:

@@ -20,6 +20,7 @@ from cleanse.json_lines import lines
 from cleanse.mending import Mended
 from cleanse.quarantine import schema_for
 from cleanse.records import FINDINGS_SCHEMA
+from cleanse.reviewing import held
 from cleanse.writers import HUGGINGFACE, quarantine_features, with_features
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class PartWriters:
         with ExitStack() as stack:
             self._clean = self._arrow(stack, ".clean.arrow", self._schema)
             self._quarantine = self._arrow(stack, ".quarantine.arrow", quarantine_schema(self._schema))
+            path = stack.enter_context(committed(self._path(f".{held.FILE}")))
+            self._held = stack.enter_context(pq.ParquetWriter(path, held.SCHEMA))
             path = stack.enter_context(committed(self._path(".findings.parquet")))
             self._findings = stack.enter_context(pq.ParquetWriter(path, FINDINGS_SCHEMA))
             if self._emit_lines:
@@ -79,9 +82,10 @@ class PartWriters:
             for chunk in lines(mended, keep, raw):
                 self._lines.write(chunk)
 
-    def quarantine(self, batch: pa.RecordBatch) -> None:
-        """Writes quarantined records (``quarantine_schema``)."""
+    def quarantine(self, batch: pa.RecordBatch, held_of_batch: pa.RecordBatch) -> None:
+        """Writes quarantined records (``quarantine_schema``), and what a release must know of them."""
         self._quarantine.write_batch(batch)
+        self._held.write_batch(held_of_batch)
         self._rows["quarantine"] += batch.num_rows
 
     def findings(self, found: pa.Table) -> None:

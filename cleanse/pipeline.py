@@ -58,11 +58,17 @@ def scan(config: ScanConfig, progress: Progress | None = None, evidence: Sequenc
             with run.stage("inspect"):
                 run.inspect(engine)
             corpus = run.corpus()
+            found = [inspection.STAGE]
             for stage in stages:
                 with run.stage(stage.name):
-                    stage.gather(Between(run.plan, run.formats, run.units, corpus, state, engine, progress.advance))
+                    stage.gather(
+                        Between(
+                            run.plan, run.formats, run.units, corpus, state, engine, progress.advance, tuple(found)
+                        )
+                    )
+                found.append(stage.name)
             with run.stage("split"):
-                run.split(engine, corpus, [inspection.STAGE, *(stage.name for stage in stages)])
+                run.split(engine, corpus, found)
         with run.stage("assemble"):
             assembly.assemble(state, run.units, corpus, config)
         accounts = {stage.name: stage.account(state) for stage in stages}

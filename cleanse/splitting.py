@@ -18,10 +18,14 @@ from cleanse.atomic import read_json, write_json
 from cleanse.blocks import RecordBlock
 from cleanse.engines.job import Report
 from cleanse.findings import Cursor
+from cleanse.formats import Format
 from cleanse.inspection import event_findings, rules_of
-from cleanse.mending import Wanted, mend
+from cleanse.mending import mend, wanted
 from cleanse.parts import PartWriters
 from cleanse.records import EventKind, ReadEvent
+from cleanse.reviewing import held as held_records
+from cleanse.reviewing.allow import AllowList
+from cleanse.reviewing.releasing import Reviewed, hear
 from cleanse.rulepacks import RuleSet
 from cleanse.sources import ReadOptions, Shard, Types, open_shard
 from cleanse.state import unit_path
@@ -38,8 +42,10 @@ class SplitTask:
     unit: Unit
     offsets: tuple[int, ...]  # per shard of the unit: the number of its first record in its source
     file_events: tuple[tuple[ReadEvent, ...], ...]  # per shard, rows counted in the source
+    formats: tuple[Format | None, ...]  # per shard
     evidence: tuple[str, ...]  # stages whose committed findings count, in this order
     policy: Policy
+    allow: Path  # the run's copy of the allow list
     emit: tuple[str, ...]
     packs: tuple[str, ...]
     rules_fingerprint: str
@@ -57,6 +63,7 @@ class Tally:
     quarantined: int = 0
     suspected: int = 0
     repaired: int = 0
+    released: int = 0  # held by rules, and kept by a person's decision
 
 
 @dataclass
@@ -101,6 +108,7 @@ def split_shard(task: SplitTask, report: Report) -> None:
     """
     rules = rules_of(task.packs, task.rules_fingerprint)
     types = _types(task.types)
+    allow = _allowed(task.allow)
     facts = SplitFacts()
     place = partial(unit_path, task.folder, STAGE, task.unit.index)
     with ExitStack() as stack:
@@ -108,9 +116,11 @@ def split_shard(task: SplitTask, report: Report) -> None:
         for cursor in cursors:
             stack.callback(cursor.close)
         writers = stack.enter_context(PartWriters(place, types.schema(), task.emit))
-        for shard, offset, events in zip(task.unit.shards, task.offsets, task.file_events, strict=True):
+        per_shard = zip(task.unit.shards, task.formats, task.offsets, task.file_events, strict=True)
+        for shard, fmt, offset, events in per_shard:
             about_file = event_findings(rules, events, shard.source.name)
-            splitter = _Splitter(task, rules, ranks(rules), shard, offset, cursors, about_file, facts, writers)
+            rank = ranks(rules)
+            splitter = _Splitter(task, rules, rank, shard, fmt, allow, offset, cursors, about_file, facts, writers)
             for block in open_shard(shard, task.read, types):
                 splitter.split(block)
                 report(block.n_bytes, block.batch.num_rows + len(block.strays), 0)
@@ -124,6 +134,11 @@ def _types(path: Path) -> Types:
     return Types.from_json(read_json(path))
 
 
+@lru_cache(maxsize=1)
+def _allowed(path: Path) -> AllowList:
+    return AllowList.read([path])
+
+
 @dataclass
 class _Splitter:
     """Splits one shard, block by block. All rows are those of the source."""
@@ -132,6 +147,8 @@ class _Splitter:
     rules: RuleSet
     rank: Mapping[str, int]
     shard: Shard
+    fmt: Format | None
+    allow: AllowList
     offset: int
     cursors: list[Cursor]
     about_file: pa.Table
@@ -146,9 +163,18 @@ class _Splitter:
         # A value is odd only beside the types of the whole input: pass 1 could not see these yet.
         mixed = [event for event in block.events if event.kind is EventKind.MIXED_TYPE]
         found = findings.merged([*self._known(last), event_findings(self.rules, mixed, source, self.offset)])
-        verdicts = decide(found, strays, self.task.policy, self.rank)
-        self._write(block, rows, found, verdicts)
-        self._count(len(rows) + len(strays), found, verdicts)
+        reviewed = hear(
+            self.allow,
+            block.batch,
+            rows,
+            fmt=self.fmt,
+            found=found,
+            verdicts=decide(found, strays, self.task.policy, self.rank),
+            rules=self.rules,
+            source=source,
+        )
+        self._write(block, rows, reviewed)
+        self._count(len(rows) + len(strays), reviewed)
 
     def finish(self) -> None:
         """Findings behind the last record: blank lines at the end, or a shard of nothing else."""
@@ -164,8 +190,8 @@ class _Splitter:
         taken = (cursor.take(self.shard.index, last - self.offset) for cursor in self.cursors)
         return known + [findings.moved(found, self.offset) for found in taken]
 
-    def _write(self, block: RecordBlock, rows: Rows, found: pa.Table, verdicts: Verdicts) -> None:
-        source = self.shard.source
+    def _write(self, block: RecordBlock, rows: Rows, reviewed: Reviewed) -> None:
+        source, found, verdicts = self.shard.source, reviewed.findings, reviewed.verdicts
         if found.num_rows:
             self.writers.findings(found)
         held = np.isin(rows, verdicts.held) if len(verdicts.held) else np.zeros(len(rows), np.bool_)
@@ -174,33 +200,25 @@ class _Splitter:
             self.writers.quarantine(
                 quarantine.build(
                     away, rows[held], block.strays, reasons=verdicts.reasons, source=source.name, offset=self.offset
-                )
+                ),
+                held_records.of_block(rows, verdicts.held, reviewed.digests, self.writers.rows()["clean"]),
             )
-        mended = mend(block.batch, self._wanted(rows, found, verdicts), self.rules.mend)
+        asked = wanted(found, rows, verdicts.mended, lambda rule: self.rules.get(rule).repair is not None)
+        mended = mend(block.batch, asked, self.rules.mend)
         self._tally().repaired += len(verdicts.mended)
         self.writers.clean(mended, ~held, block.raw if source.kind in {"jsonl", "json"} else None)
-
-    def _wanted(self, rows: Rows, found: pa.Table, verdicts: Verdicts) -> list[Wanted]:
-        if len(verdicts.mended) == 0:
-            return []
-        mine = np.isin(found.column("row").to_numpy(), verdicts.mended)
-        asked = found.filter(pa.array(mine)).select(["row", "rule", "action", "field"]).to_pylist()
-        return [
-            Wanted(int(np.searchsorted(rows, ask["row"])), ask["field"], ask["rule"])
-            for ask in asked
-            if ask["action"] == "repair" and self.rules.get(ask["rule"]).repair is not None
-        ]
 
     def _tally(self) -> Tally:
         return self.facts.sources.setdefault(self.shard.source.index, Tally())
 
-    def _count(self, n_records: int, found: pa.Table, verdicts: Verdicts) -> None:
-        tally = self._tally()
+    def _count(self, n_records: int, reviewed: Reviewed) -> None:
+        tally, verdicts = self._tally(), reviewed.verdicts
         tally.read += n_records
         tally.quarantined += len(verdicts.held)
         tally.clean += n_records - len(verdicts.held)
         tally.suspected += len(verdicts.suspected)
-        self._count_rules(found, verdicts)
+        tally.released += len(reviewed.released)
+        self._count_rules(reviewed.findings, verdicts)
 
     def _count_rules(self, found: pa.Table, verdicts: Verdicts) -> None:
         if found.num_rows == 0:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +15,12 @@ import pyarrow as pa
 from cleanse.config import ALWAYS
 from cleanse.errors import UsageError
 from cleanse.formats import Format, detect
-from cleanse.mending import Wanted, mend
+from cleanse.mending import mend, wanted
 from cleanse.plug.batches import Batch, batch_of
 from cleanse.plug.judging import HEAD, Judge, Judged, Settings, restore
 from cleanse.plug.telling import annotations
 from cleanse.probing.recipes import settle
+from cleanse.reviewing.allow import AllowList
 from cleanse.rulepacks import PackText, load_packs
 from cleanse.sources import ReadOptions
 from cleanse.trainer_view.asking import token_source
@@ -50,6 +53,7 @@ class Filter:
         probe: str = "none",
         probe_options: Mapping[str, Any] | None = None,
         suspects: str = "keep",
+        allow: Sequence[str | os.PathLike[str]] = (),
         max_record_bytes: int = 64 << 20,
     ) -> None:
         """Loads rules and tokenizer; the probe's model waits for the first suspect.
@@ -66,6 +70,7 @@ class Filter:
             probe_options: settings of ``cleanse.probing.settings.ProbeSettings``; ``{"scope": "all"}`` measures
                 every record.
             suspects: "keep" or "quarantine" them.
+            allow: allow lists of ``cleanse release``: what people released stays.
             max_record_bytes: longer records are not kept.
 
         Raises:
@@ -80,6 +85,7 @@ class Filter:
             tokens=token_source(tokenizer, chat_template, training),
             probe=settle(probe, probe_options or {})[0],
             policy=Policy(hold_suspects=suspects == "quarantine"),
+            allow=AllowList.read(map(Path, allow)),
             read=ReadOptions(max_record_bytes=max_record_bytes),
         )
         self._judge = Judge(settings, load_packs(tuple(dict.fromkeys((*rules, *ALWAYS)))))
@@ -127,10 +133,11 @@ class Filter:
     def annotate(self, batch: Any) -> pa.Table | dict[str, list[Any]]:
         """A batch with ``cleanse_verdict``, ``cleanse_reasons`` and ``cleanse_findings``; it loses no record.
 
-        The verdict is "keep", "repair" (kept, and ``repair`` would change it), "suspect" (kept, and under suspicion)
-        or "quarantine". Reasons are ids of the rules that speak against the record, strongest first; findings have
-        the columns of findings.parquet without source and row. With a probe, ``cleanse_loss`` (nats per token),
-        ``cleanse_grad_norm`` and ``cleanse_p_value`` tell what was measured, null where nothing was.
+        The verdict is "keep", "repair" (kept, and ``repair`` would change it), "suspect" (kept, and under suspicion),
+        "release" (kept, because an allow list says so) or "quarantine". Reasons are ids of the rules that speak against
+        the record, strongest first; findings have the columns of findings.parquet without source and row. With a
+        probe, ``cleanse_loss`` (nats per token), ``cleanse_grad_norm`` and ``cleanse_p_value`` tell what was measured,
+        null where nothing was.
 
         Takes what a call takes and raises what it raises; UsageError too where columns of these names are there.
         """
@@ -156,18 +163,9 @@ class Filter:
 
     def _edits(self, taken: Batch, judged: Judged) -> dict[int, Mapping[str, str]]:
         """Position in the batch -> field -> new text."""
-        mended = judged.verdicts.mended
-        if len(mended) == 0:
-            return {}
         rules, rows = self._judge.rules, taken.block.rows
-        mine = np.isin(judged.findings.column("row").to_numpy(), mended)
-        asked = judged.findings.filter(pa.array(mine)).select(["row", "rule", "action", "field"]).to_pylist()
-        wanted = [
-            Wanted(int(np.searchsorted(rows, ask["row"])), ask["field"], ask["rule"])
-            for ask in asked
-            if ask["action"] == "repair" and rules.get(ask["rule"]).repair is not None
-        ]
-        edits = mend(taken.block.batch, wanted, rules.mend).edits
+        asked = wanted(judged.findings, rows, judged.verdicts.mended, lambda rule: rules.get(rule).repair is not None)
+        edits = mend(taken.block.batch, asked, rules.mend).edits
         return {int(rows[position]): fields for position, fields in edits.items()}
 
     def __reduce__(self) -> tuple[Callable[..., Filter], tuple[Settings, tuple[PackText, ...], str]]:

@@ -17,10 +17,12 @@ from cleanse.errors import CleanseError
 from cleanse.formats import Format, detect
 from cleanse.inspection import Inspector
 from cleanse.probing.settings import ProbeSettings
+from cleanse.reviewing.allow import AllowList
+from cleanse.reviewing.releasing import hear
 from cleanse.rulepacks import PackText, RuleSet, rules_from
 from cleanse.sources import ReadOptions
 from cleanse.splitting import ranks
-from cleanse.verdicts import Policy, Verdicts, decide
+from cleanse.verdicts import Policy, Rows, Verdicts, decide
 
 if TYPE_CHECKING:
     from cleanse.trainer_view import TokenSource
@@ -38,6 +40,7 @@ class Settings:
     tokens: TokenSource | None = None
     probe: ProbeSettings | None = None
     policy: Policy = field(default_factory=Policy)
+    allow: AllowList = field(default_factory=AllowList)
     read: ReadOptions = field(default_factory=ReadOptions)
 
     def to_json(self) -> dict[str, Any]:
@@ -48,6 +51,7 @@ class Settings:
             "tokenizer": self.tokens.tokenizer if self.tokens else None,
             "probe": self.probe.identity() if self.probe else None,
             "policy": vars(self.policy),
+            "allow": self.allow.digest,
             "max_record_bytes": self.read.max_record_bytes,
         }
 
@@ -58,6 +62,7 @@ class Judged:
 
     findings: pa.Table  # ``FINDINGS_SCHEMA``, by row
     verdicts: Verdicts
+    released: Rows  # held by rules, and kept by a person's decision
     doubted: Verdicts  # the same, as if every suspicion held its record: the reasons of those that stay too
     probe: pa.Table | None  # the columns of OUT/probe.parquet; None where nothing was measured
 
@@ -101,8 +106,18 @@ class Judge:
             found = findings.merged([found, told])
         rows = np.fromiter((stray.row for stray in block.strays), np.int64, len(block.strays))
         policy = self.settings.policy
-        doubting = Policy(hold_suspects=True, repair=policy.repair)
-        return Judged(found, decide(found, rows, policy, self._rank), decide(found, rows, doubting, self._rank), probed)
+        doubted = decide(found, rows, Policy(hold_suspects=True, repair=policy.repair), self._rank)
+        reviewed = hear(
+            self.settings.allow,
+            block.batch,
+            block.rows,
+            fmt=fmt,
+            found=found,
+            verdicts=decide(found, rows, policy, self._rank),
+            rules=self.rules,
+            source="",
+        )
+        return Judged(reviewed.findings, reviewed.verdicts, reviewed.released, doubted, probed)
 
 
 def restore(settings: Settings, packs: tuple[PackText, ...], fingerprint: str) -> Judge:

@@ -17,6 +17,7 @@ def annotations(judged: Judged, n_records: int, *, probed: bool) -> pa.Table:
     verdict = np.full(n_records, "keep", object)
     verdict[judged.verdicts.mended] = "repair"
     verdict[judged.verdicts.suspected] = "suspect"
+    verdict[judged.released] = "release"
     verdict[judged.verdicts.held] = "quarantine"
     reasons: list[list[str]] = [[] for _ in range(n_records)]
     for row, why in zip(judged.doubted.held.tolist(), judged.doubted.reasons, strict=True):
