@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -52,14 +54,19 @@ class LoadedTokenizer:
         return family_of(self.tokenizer.get_vocab(with_added_tokens=True))
 
     @cached_property
+    def description(self) -> Mapping[str, Any]:
+        """The tokenizer as its ``tokenizer.json`` says it: not to be changed by those who read it."""
+        return MappingProxyType(orjson.loads(self.tokenizer.to_str()))
+
+    @cached_property
     def pieces(self) -> Pieces:
         """Which ids stand for single bytes or for nothing known."""
-        return Pieces.of(self.tokenizer)
+        return Pieces.of(self.description)
 
     @cached_property
     def fingerprint(self) -> str:
         """sha256 (hex) of everything that can change an id or a rendered template."""
-        parts = [self.tokenizer.to_str(), self.named, self.templates, self.model_max_length]
+        parts = [dict(self.description), self.named, self.templates, self.model_max_length]
         return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
     def id_of(self, name: str) -> int | None:
@@ -88,9 +95,8 @@ class Pieces:
     lossless: bool
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer) -> Pieces:
+    def of(cls, state: Mapping[str, Any]) -> Pieces:
         """The pieces of a tokenizer, from its own description."""
-        state: dict[str, Any] = orjson.loads(tokenizer.to_str())
         model = state.get("model") or {}
         vocabulary = model.get("vocab") or {}
         if isinstance(vocabulary, list):  # unigram: (piece, score) by id

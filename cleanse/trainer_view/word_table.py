@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from itertools import chain
 from typing import Any
 
@@ -36,10 +37,9 @@ class WordTable:
 
     def __init__(self, loaded: LoadedTokenizer, flags: NDArray[np.int32]) -> None:
         """``flags``: (ids, features), what each id counts for; the first feature counts every id."""
-        self._inner = _without_prefix(loaded.tokenizer)
+        self._inner = _without_prefix(loaded)
         self._inner.add_special_tokens([AddedToken(_SEPARATOR, normalized=False, special=True)])
         self._separator = self._inner.token_to_id(_SEPARATOR)
-        self._joins = orjson.dumps(orjson.loads(self._inner.to_str())["pre_tokenizer"]).count(b'"Split"') <= 1
         self._flags = flags
         self._keys, self._numbers = np.zeros(1 << 16, np.uint64), np.zeros(1 << 16, np.int32)
         self.known = 0
@@ -117,7 +117,7 @@ class WordTable:
             features[i, TOKENS] = len(words[i].encode()) // 3 + 1
         chosen = np.flatnonzero(short)
         some = words if len(chosen) == len(words) else [words[i] for i in chosen.tolist()]
-        found = self._together(some) if self._joins else None
+        found = self._together(some)
         flat, lengths, failed = self._apart(some) if found is None else (*found, np.zeros(len(some), np.bool_))
         features[chosen[failed], FAILED] = 1
         owner = np.repeat(chosen, lengths)
@@ -176,11 +176,11 @@ def _repeats_inside(
     return inner
 
 
-def _without_prefix(tokenizer: Tokenizer) -> Tokenizer:
+def _without_prefix(loaded: LoadedTokenizer) -> Tokenizer:
     """The tokenizer for a word in the middle of a text: without the space that SentencePiece puts before one."""
-    state = orjson.loads(tokenizer.to_str())
+    state = dict(loaded.description)
     state["normalizer"] = _drop_prefix(state.get("normalizer"))
-    pre = state.get("pre_tokenizer")
+    pre = state["pre_tokenizer"] = deepcopy(state.get("pre_tokenizer"))
     for part in [pre, *((pre or {}).get("pretokenizers") or [])]:
         if isinstance(part, dict) and part.get("type") == "Metaspace":
             part["prepend_scheme"] = "never"
