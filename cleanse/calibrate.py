@@ -3,8 +3,9 @@
 The probe measures several figures per record (loss, context gain, gradient norm, ...). Most of their spread has
 innocent causes: short answers have noisy losses, Thai has other losses than Latin. So each figure is first
 compared with a baseline fitted on **controls**, records of the same corpus that nothing suspects. What is left is
-scored jointly and in both tails (poison that a model has already learnt has *low* loss), and the score is turned
-into a conformal p-value: its rank among control records that the baseline has not seen.
+scored alone and jointly, in both tails (poison that a model has already learnt has *low* loss), each by how rare it is
+among controls, and the score is turned into a conformal p-value: its rank among control records that the baseline has
+not seen.
 
 Split conformal prediction (Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005; Papadopoulos
 et al., "Inductive Confidence Machines for Regression", 2002) then promises: if a clean record is exchangeable with
@@ -26,6 +27,8 @@ FIT_SHARE = 1 / 3  # of the controls fit the baseline; the rest rank the scores
 HUBER_K = 1.345  # 95 % efficiency at the normal distribution (Huber 1964)
 SCRIPT_PRIOR = 8.0  # controls of a script that weigh as much as the common baseline
 MIN_FIT = 24  # fewer controls than this cannot carry a baseline at all
+TAIL_SHARE = 0.05  # of the fitting controls make a tail
+MIN_TAIL = 8  # ... but at least so many
 _IRLS_STEPS = 12
 _TINY = 1e-9
 
@@ -53,6 +56,11 @@ class FigureTable:
 
     def __len__(self) -> int:
         return len(self.script)
+
+    def only(self, names: Sequence[str]) -> FigureTable:
+        """These figures alone."""
+        places = [self.names.index(name) for name in names]
+        return FigureTable(tuple(names), self.figures[:, places], self.n_tokens, self.script)
 
     def take(self, rows: NDArray[np.int64]) -> FigureTable:
         """The rows named, in that order."""
@@ -147,6 +155,33 @@ def _scale(values: Floats) -> float:
 
 
 @dataclass(frozen=True)
+class _Tail:
+    """How rare a value is that lies beyond most of what clean records have.
+
+    Beyond a threshold the excess is taken as exponential (the middle case of the generalised Pareto law of excesses,
+    Pickands 1975): figures with heavy tails have long scales, so a distance in one means as much as in another.
+    """
+
+    threshold: float
+    log_share: float  # of values at or below the threshold, -log of the share beyond it
+    excess: float  # mean excess beyond it
+
+    @classmethod
+    def fit(cls, values: Floats) -> _Tail:
+        known = np.sort(values[np.isfinite(values)])
+        n_tail = min(max(MIN_TAIL, round(TAIL_SHARE * len(known))), len(known) - 1)
+        threshold = max(float(known[-n_tail - 1]), _TINY)
+        excess = max(float(np.mean(np.maximum(known[-n_tail:] - threshold, 0.0))), 1e-3 * threshold)
+        return cls(threshold, math.log(len(known) / n_tail), excess)
+
+    def rarity(self, values: Floats) -> Floats:
+        """-log of the share of clean records beyond each value; 0 for a value that is missing or not above 0."""
+        below = self.log_share * np.clip(values / self.threshold, 0.0, 1.0)
+        beyond = np.maximum(values - self.threshold, 0.0) / self.excess
+        return np.nan_to_num(below + beyond, nan=0.0).astype(np.float64)
+
+
+@dataclass(frozen=True)
 class Deviation:
     """One figure of one record beside what clean records of its length and script have."""
 
@@ -163,14 +198,16 @@ class Calibration:
     names: tuple[str, ...]
     baselines: tuple[_Baseline, ...]
     mixing: Floats  # (figures, figures) whitening of the deviates, for the joint distance
-    joint_scale: float
+    low_together: tuple[tuple[int, ...], ...]  # figures, by place, whose mean deviate is scored as one
+    tails: tuple[_Tail, ...]  # of every oddity in the order of ``_oddities``
     ranked: Floats  # ascending scores of the ranking controls
 
     @classmethod
-    def fit(cls, fit: FigureTable, rank: FigureTable) -> Calibration:
-        """Fits baselines and mixing on one set of controls and ranks the scores of another.
+    def fit(cls, fit: FigureTable, rank: FigureTable, low_together: Sequence[Sequence[str]] = ()) -> Calibration:
+        """Fits baselines, mixing and tails on one set of controls and ranks the scores of another.
 
-        The promise holds for records that are exchangeable with ``rank``; ``fit`` only decides how sharp it is.
+        ``low_together`` names figures that damage is known to lower together: a little of each is then odd.
+        The promise holds for records that are exchangeable with ``rank``; all else only decides how sharp it is.
         Raises ValueError when the controls cannot carry a baseline (see ``MIN_FIT``).
         """
         if len(rank) == 0:
@@ -181,23 +218,34 @@ class Calibration:
         covariance = np.cov(clipped, rowvar=False).reshape(len(fit.names), len(fit.names))
         shrunk = 0.8 * covariance + 0.2 * np.diag(np.diag(covariance)) + 1e-6 * np.eye(len(covariance))
         mixing = np.linalg.inv(np.linalg.cholesky(shrunk)).T
-        joint = np.linalg.norm(np.nan_to_num(deviates) @ mixing, axis=1)
-        made = cls(fit.names, baselines, mixing, max(float(np.quantile(joint, 0.99)), _TINY), np.empty(0))
+        together = tuple(tuple(fit.names.index(name) for name in group) for group in low_together)
+        made = cls(fit.names, baselines, mixing, together, (), np.empty(0))
+        made = replace(made, tails=tuple(_Tail.fit(column) for column in made._oddities(deviates).T))
         return replace(made, ranked=np.sort(made.scores(rank)))
 
-    def scores(self, table: FigureTable) -> Floats:
-        """How odd each record is, (records,): the largest of its single deviates and of their joint distance.
+    def _oddities(self, deviates: Floats) -> Floats:
+        """All that is scored, (records, oddities), larger being odder; NaN where nothing was measured.
 
-        Near 1 is where the most extreme percent of clean records begins. A figure that is infinite, or a loss
-        that is not a number where there were tokens to compute it on, scores infinity.
+        Both sides of every figure, the joint distance, and the low side of figures that fall together.
+        """
+        joint = np.linalg.norm(np.nan_to_num(deviates, posinf=1e9, neginf=-1e9) @ self.mixing, axis=1)
+        groups = [_mean_of_known(deviates[:, list(group)]) for group in self.low_together]
+        return np.column_stack([deviates, -deviates, joint, *(-group for group in groups)]).astype(np.float64)
+
+    def scores(self, table: FigureTable) -> Floats:
+        """How odd each record is, (records,): the rarity of the rarest thing about it.
+
+        1 is where the most extreme percent of clean records begins, in any one respect. A figure that is infinite, or
+        a loss that is not a number where there were tokens to compute it on, scores infinity.
         """
         if table.names != self.names:
             raise ValueError(f"calibrated on {self.names}, asked about {table.names}")
-        deviates = _deviates(self.baselines, table)
-        single = np.abs(np.nan_to_num(deviates)).max(axis=1)
-        joint: Floats = np.linalg.norm(np.nan_to_num(deviates, posinf=1e9, neginf=-1e9) @ self.mixing, axis=1)
+        oddities = self._oddities(_deviates(self.baselines, table))
+        rarest = np.zeros(len(table))
+        for column, tail in zip(oddities.T, self.tails, strict=True):
+            rarest = np.maximum(rarest, tail.rarity(column))
         broken = np.isinf(table.figures).any(axis=1)
-        return np.where(broken, np.inf, np.maximum(single, joint / self.joint_scale)).astype(np.float64)
+        return np.where(broken, np.inf, rarest / math.log(100)).astype(np.float64)
 
     def p_values(self, table: FigureTable, *, among_ranked: bool = False) -> Floats:
         """Conformal p-values, (records,): (1 + controls at least as odd) / (1 + controls).
@@ -232,3 +280,11 @@ def _deviates(baselines: Sequence[_Baseline], table: FigureTable) -> Floats:
     """(records, figures) signed deviates; NaN where the figure was not measured."""
     columns = [b.deviate(table.figures[:, j], table.n_tokens, table.script) for j, b in enumerate(baselines)]
     return np.stack(columns, axis=1).astype(np.float64) if columns else np.zeros((len(table), 0))
+
+
+def _mean_of_known(values: Floats) -> Floats:
+    """Mean over the last axis of what is a number, (records,); NaN where nothing is."""
+    known = np.isfinite(values)
+    count = known.sum(axis=1)
+    total = np.where(known, values, 0.0).sum(axis=1)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan).astype(np.float64)

@@ -25,6 +25,7 @@ class Between:
     state: RunState
     engine: Engine
     report: Report
+    found: tuple[str, ...]  # stages whose findings are committed already, the rules' own first
 
 
 class Evidence(Protocol):
@@ -34,7 +35,8 @@ class Evidence(Protocol):
     finding; rows counted from the start of their shard; sorted by shard and row) to
     ``state.path(name, unit.index, ".parquet")``. Pass 2 adds these findings to those of the rules, and its
     verdicts follow from both: evidence that agrees with a suspicion is a finding that rejects, evidence that
-    does not agree is a note. What the rules found lies under the stage ``inspect`` in the same form.
+    does not agree is a note. What the rules and earlier witnesses found lies in the same form under the stages that
+    ``Between.found`` names.
     """
 
     name: str

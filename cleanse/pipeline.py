@@ -62,9 +62,7 @@ def scan(config: ScanConfig, progress: Progress | None = None, evidence: Sequenc
             for stage in stages:
                 with run.stage(stage.name):
                     stage.gather(
-                        Between(
-                            run.plan, run.formats, run.units, corpus, state, engine, progress.advance, tuple(found)
-                        )
+                        Between(run.plan, run.formats, run.units, corpus, state, engine, progress.advance, tuple(found))
                     )
                 found.append(stage.name)
             with run.stage("split"):

@@ -40,8 +40,19 @@ from .mindspore_shapes import COMPILE_FROM, ShapedBatch, fill, plan_shapes, rung
 from .mindspore_step import first_over, half_step, step_gradient
 from .mindspore_watch import WatchingOperators
 from .model_files import EMBEDDED, ModelError
+from .order import reordered, word_starts
 from .sketching import SignVectors
-from .types import NAN, HalfMeasures, ProbeInfo, ProbeOptions, ProbeRecord, RawMeasures, RecordEvidence, StepMeasures
+from .types import (
+    NAN,
+    HalfMeasures,
+    Mask,
+    ProbeInfo,
+    ProbeOptions,
+    ProbeRecord,
+    RawMeasures,
+    RecordEvidence,
+    StepMeasures,
+)
 
 __all__ = [
     "DeviceInfo",
@@ -123,6 +134,7 @@ class MindSporeProbe:
         self._n_parameters = sum(values.size for values in loaded.weights.values())
         self._gradient_passes: dict[tuple[int, bool], _Passes] = {}
         self._loss_passes: _Passes | None = None
+        self._word_starts: Mask | None = None
         counts = unigram.load_counts(loaded.folder, self.vocabulary) if loaded.folder else None
         self._surprisal: NDArray[np.float32] | None = None if counts is None else unigram.surprisal(counts)
 
@@ -164,6 +176,14 @@ class MindSporeProbe:
         return encode_segments(
             self.tokenizer, segments, first_id=self.loaded.first_id, max_tokens=limit, windows=windows
         )
+
+    def reordered(self, record: ProbeRecord) -> ProbeRecord | None:
+        """The record with its supervised words in another order; None where it has too few: see `probes.order`."""
+        if self._word_starts is None:
+            if self.tokenizer is None:
+                raise ModelError(f"model {self.loaded.name!r} has no tokenizer.json")
+            self._word_starts = word_starts(self.tokenizer, self.vocabulary)
+        return reordered(record, self._word_starts)
 
     def losses(self, records: Sequence[ProbeRecord], options: ProbeOptions | None = None) -> list[RecordEvidence]:
         """Forward pass only: losses and what follows from them, one evidence per record, in order.

@@ -20,6 +20,7 @@ from .devices import DeviceInfo, describe_devices, pick_device, pick_dtype
 from .encode import encode_segments
 from .features import evidence
 from .model_files import EMBEDDED, ModelError
+from .order import reordered, word_starts
 from .sketching import SignVectors
 from .torch_amax import AmaxHooks
 from .torch_anatomy import Anatomy, NoGhostRuleError, dissect
@@ -28,7 +29,7 @@ from .torch_models import LoadedModel, load_model
 from .torch_oracle import loop_norm
 from .torch_passes import Batch, ghost_pass, loss_pass
 from .torch_step import half_pass, step_gradient
-from .types import HalfMeasures, ProbeInfo, ProbeOptions, ProbeRecord, RawMeasures, RecordEvidence, StepMeasures
+from .types import HalfMeasures, Mask, ProbeInfo, ProbeOptions, ProbeRecord, RawMeasures, RecordEvidence, StepMeasures
 
 __all__ = [
     "DeviceInfo",
@@ -100,6 +101,7 @@ class TorchProbe:
         self.model = model
         self._dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
         self.vocabulary = _vocabulary(loaded, self.anatomy)
+        self._word_starts: Mask | None = None
         counts = unigram.load_counts(loaded.folder, self.vocabulary) if loaded.folder else None
         self._surprisal: NDArray[np.float32] | None = None if counts is None else unigram.surprisal(counts)
 
@@ -141,6 +143,14 @@ class TorchProbe:
         return encode_segments(
             self.tokenizer, segments, first_id=self.loaded.first_id, max_tokens=limit, windows=windows
         )
+
+    def reordered(self, record: ProbeRecord) -> ProbeRecord | None:
+        """The record with its supervised words in another order; None where it has too few: see `probes.order`."""
+        if self._word_starts is None:
+            if self.tokenizer is None:
+                raise ModelError(f"model {self.loaded.name!r} has no tokenizer.json")
+            self._word_starts = word_starts(self.tokenizer, self.vocabulary)
+        return reordered(record, self._word_starts)
 
     def losses(self, records: Sequence[ProbeRecord], options: ProbeOptions | None = None) -> list[RecordEvidence]:
         """Forward pass only: losses and what follows from them, one evidence per record, in order.

@@ -11,7 +11,7 @@ from cleanse.blocks import RecordBlock
 from cleanse.formats import Format
 from cleanse.probing import sample
 from cleanse.probing.backends import Probe
-from cleanse.probing.judge import judge
+from cleanse.probing.judge import judge, levels
 from cleanse.probing.measure import BASELINE_RECORDS, baseline_windows, figures_of, open_probe
 from cleanse.probing.settings import ProbeSettings
 from cleanse.probing.telling import probe_table, told
@@ -33,7 +33,8 @@ def witness(
     """
     everything = settings.scope == "all"
     n_records = block.batch.num_rows + len(block.strays)
-    share = 1.0 if everything else min(1.0, settings.controls_wanted / max(n_records, 1))
+    level, _ = levels(settings.budget, n_records, sample.asking(found), everything=everything)
+    share = 1.0 if everything else min(1.0, settings.controls_wanted(level) / max(n_records, 1))
     drawn = sample.draw(block, fmt, found, 0, share)
     suspect = drawn.column("suspect").to_numpy(zero_copy_only=False)
     if not everything and not suspect.any():

@@ -38,6 +38,9 @@ class Probe(Protocol):
     def losses(self, records: Sequence[Any]) -> list[Any]:
         """Losses alone, from a forward pass."""
 
+    def reordered(self, record: Any) -> Any | None:
+        """The record with its supervised words in another order; None where it has too few of them."""
+
 
 def backend(name: str) -> Any:
     """The module of a backend. Raises CleanseError when it, or the framework under it, is not installed."""

@@ -22,7 +22,9 @@ from cleanse.calibrate import MIN_FIT, Calibration, FigureTable, Floats, control
 MOST_LEVEL = 0.02
 """The largest p-value that convicts a suspect, whatever the budget would allow: two witnesses, each at 2 %, agree."""
 
-NAMES = ("loss", "max_token_loss", "context_gain", "min_window_gain", "nats_per_byte", "log_grad_norm")
+NAMES = ("loss", "max_token_loss", "context_gain", "min_window_gain", "nats_per_byte", "order_gain", "log_grad_norm")
+FALL_TOGETHER = ("context_gain", "order_gain")
+"""Where words stand in no order, or are none, neither the context nor the order of what is read saves anything."""
 _FIT_EVERY = 3  # one control in three fits the baseline (``calibrate.FIT_SHARE``)
 
 
@@ -34,7 +36,7 @@ class Judgement:
     convicted: NDArray[np.bool_]
     calibrations: tuple[Calibration, ...]  # by which each record was judged
     judged_by: NDArray[np.int8]  # (records,) index into ``calibrations``; -1: none
-    figures: FigureTable
+    figures: FigureTable  # those that enough controls have
     notes: tuple[str, ...]
     level_suspects: float
     level_others: float  # 0: others are controls only
@@ -75,7 +77,7 @@ def judge(measured: pa.Table, *, n_read: int, budget: float, everything: bool) -
     controls = np.flatnonzero(usable & ~suspect & ~broken)
     suspects = np.flatnonzero(usable & suspect)
     notes: list[str] = []
-    level_s, level_o = _levels(budget, n_read, len(suspects), everything=everything)
+    level_s, level_o = levels(budget, n_read, len(suspects), everything=everything)
     p = np.full(len(table), np.nan)
     judged_by = np.full(len(table), -1, np.int8)
     calibrations: list[Calibration] = []
@@ -91,11 +93,14 @@ def judge(measured: pa.Table, *, n_read: int, budget: float, everything: bool) -
         if min(np.count_nonzero(folds[0]), np.count_nonzero(folds[1])) < MIN_FIT:
             half = np.arange(len(controls)) % 2 == 0
             folds = [half, ~half]
-        calibrations.append(Calibration.fit(table.take(controls[folds[0]]), table.take(controls[folds[1]])))
+        table = table.only(_known(table, [controls[fold] for fold in folds]))
+        together = [FALL_TOGETHER] if set(FALL_TOGETHER) <= set(table.names) else []
+        fit, rank = (table.take(controls[fold]) for fold in folds)
+        calibrations.append(Calibration.fit(fit, rank, together))
         p[suspects] = calibrations[0].p_values(table.take(suspects))
         judged_by[suspects] = 0
         if everything:
-            calibrations.append(Calibration.fit(table.take(controls[folds[1]]), table.take(controls[folds[0]])))
+            calibrations.append(Calibration.fit(rank, fit, together))
             for index, fold in ((0, folds[1]), (1, folds[0])):
                 mine = controls[fold]
                 p[mine] = calibrations[index].p_values(table.take(mine), among_ranked=True)
@@ -106,8 +111,14 @@ def judge(measured: pa.Table, *, n_read: int, budget: float, everything: bool) -
     return Judgement(p, convicted, tuple(calibrations), judged_by, table, tuple(notes), level_s, level_o)
 
 
-def _levels(budget: float, n_read: int, n_suspects: int, *, everything: bool) -> tuple[float, float]:
-    """Largest convicting p-value of suspects and of all others."""
+def _known(table: FigureTable, folds: list[NDArray[np.int64]]) -> list[str]:
+    """The figures that enough controls of every fold have: one-word answers, for example, have no order of words."""
+    counts = [np.isfinite(table.figures[fold]).sum(axis=0) for fold in folds]
+    return [name for name, *n in zip(table.names, *counts, strict=True) if min(n) >= MIN_FIT]
+
+
+def levels(budget: float, n_read: int, n_suspects: int, *, everything: bool) -> tuple[float, float]:
+    """Largest convicting p-value of suspects and of all others, where so many records of ``n_read`` are suspected."""
     if not everything:
         return min(MOST_LEVEL, budget * n_read / max(n_suspects, 1)), 0.0
     if n_suspects == 0:
@@ -158,6 +169,7 @@ def in_words(judgement: Judgement, row: int) -> tuple[str, float, float]:
 
 
 _PHRASES: dict[str, Any] = {
+    "order_gain": "the order of its words saves {value:.2f} nats per token where {expected:.2f} is usual",
     "context_gain": "reading the context saves {value:.2f} nats per token where {expected:.2f} is usual",
     "min_window_gain": "in its worst 32 tokens the context saves {value:.2f} nats per token, {expected:.2f} is usual",
     "nats_per_byte": "{value:.2f} nats per byte where {expected:.2f} is usual",

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +30,7 @@ STAGE = "probe-measure"
 CHUNK = 512  # records
 BASELINE_RECORDS = 2_000  # controls that a unigram baseline is estimated from, where the model has none of its own
 
-FIGURES = ("loss", "max_token_loss", "context_gain", "min_window_gain", "nats_per_byte", "grad_norm")
+FIGURES = ("loss", "max_token_loss", "context_gain", "min_window_gain", "nats_per_byte", "order_gain", "grad_norm")
 SCHEMA = pa.schema(
     [
         *(sample.SCHEMA.field(name) for name in ("shard", "row", "suspect", "hash", "script")),
@@ -42,6 +42,14 @@ SCHEMA = pa.schema(
         pa.field("problem", pa.string()),
     ]
 )
+
+
+class Measured(NamedTuple):
+    """One window of a record with what the model says about it."""
+
+    window: Any
+    evidence: Any
+    order_gain: float  # nats per token, NaN where it has no order to change
 
 
 @dataclass(frozen=True)
@@ -77,15 +85,25 @@ def figures_of(probe: Probe, drawn: pa.Table, settings: ProbeSettings) -> pa.Tab
         windows += parts
         owner += [place] * len(parts)
     evidence_of = probe.gradients(windows)
-    per_record: list[list[tuple[Any, Any]]] = [[] for _ in range(drawn.num_rows)]
-    for place, window, evidence in zip(owner, windows, evidence_of, strict=True):
-        per_record[place].append((window, evidence))
+    per_record: list[list[Measured]] = [[] for _ in range(drawn.num_rows)]
+    for place, *measured in zip(owner, windows, evidence_of, _order_gains(probe, windows, evidence_of), strict=True):
+        per_record[place].append(Measured(*measured))
     rows = [_joined(probe, parts) for parts in per_record]
     kept = drawn.select(["shard", "row", "suspect", "hash", "script"])
     measures = pa.Table.from_pylist(rows, schema=pa.schema([f for f in SCHEMA if f.name not in kept.column_names]))
     for name in measures.column_names:
         kept = kept.append_column(SCHEMA.field(name), measures.column(name))
     return kept.select(SCHEMA.names)
+
+
+def _order_gains(probe: Probe, windows: list[Any], evidence_of: list[Any]) -> list[float]:
+    """What the order of its words saves per token in each window, in nats; NaN where there is no order to change."""
+    others = [probe.reordered(window) for window in windows]
+    places = [i for i, other in enumerate(others) if other is not None]
+    gains = [math.nan] * len(windows)
+    for i, shuffled in zip(places, probe.losses([others[i] for i in places]), strict=True):
+        gains[i] = shuffled.loss - evidence_of[i].loss
+    return gains
 
 
 def _segments(drawn: pa.Table) -> list[list[tuple[str, bool]]]:
@@ -133,30 +151,34 @@ def baseline_windows(probe: Probe, drawn: pa.Table, settings: ProbeSettings, n: 
     return windows
 
 
-def _joined(probe: Probe, parts: list[tuple[Any, Any]]) -> dict[str, Any]:
+def _joined(probe: Probe, parts: list[Measured]) -> dict[str, Any]:
     """One record's figures from those of its windows: means over tokens, extremes over windows."""
-    seen = [(window, e) for window, e in parts if e.n_tokens and not e.problem]
-    problem = next((e.problem for _, e in parts if e.problem), "")
+    seen = [part for part in parts if part.evidence.n_tokens and not part.evidence.problem]
+    problem = next((part.evidence.problem for part in parts if part.evidence.problem), "")
     if not seen:
         nothing = dict.fromkeys(FIGURES, math.nan)
         return {"n_tokens": 0, **nothing, "loss_finite": True, "grad_finite": True, "worst": "", "problem": problem}
-    tokens = np.array([e.n_tokens for _, e in seen], np.float64)
+    found = [part.evidence for part in seen]
+    tokens = np.array([e.n_tokens for e in found], np.float64)
 
     def mean(name: str, weight: np.ndarray[Any, Any] = tokens) -> float:
-        return float(np.average([getattr(e, name) for _, e in seen], weights=weight))
+        return float(np.average([getattr(e, name) for e in found], weights=weight))
 
-    n_bytes = np.array([window.n_bytes for window, _ in seen], np.float64)
-    window, worst = max(seen, key=lambda part: _nan_last(part[1].max_token_loss))
+    n_bytes = np.array([part.window.n_bytes for part in seen], np.float64)
+    order = np.array([part.order_gain for part in seen], np.float64)
+    ordered = np.isfinite(order)
+    window, worst, _ = max(seen, key=lambda part: _nan_last(part.evidence.max_token_loss))
     return {
         "n_tokens": int(tokens.sum()),
         "loss": mean("loss"),
         "max_token_loss": worst.max_token_loss,
         "context_gain": mean("context_gain"),
-        "min_window_gain": min(e.min_window_gain for _, e in seen),
+        "min_window_gain": min(e.min_window_gain for e in found),
         "nats_per_byte": mean("nats_per_byte", n_bytes) if n_bytes.all() else math.nan,
-        "grad_norm": max((e.grad_norm for _, e in seen), key=_nan_last),
-        "loss_finite": all(e.loss_finite for _, e in seen),
-        "grad_finite": all(e.grad_finite for _, e in seen),
+        "order_gain": float(np.average(order[ordered], weights=tokens[ordered])) if ordered.any() else math.nan,
+        "grad_norm": max((e.grad_norm for e in found), key=_nan_last),
+        "loss_finite": all(e.loss_finite for e in found),
+        "grad_finite": all(e.grad_finite for e in found),
         "worst": _excerpt(probe, window.ids, worst.max_token_index),
         "problem": problem,
     }

@@ -7,6 +7,7 @@ engine. It is simple random sampling over distinct contents, so length and scrip
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -55,6 +56,7 @@ class SampleTask:
 
     unit: Unit
     formats: tuple[Format | None, ...]
+    found: tuple[str, ...]  # stages whose findings say who is suspected
     share: float  # of unsuspected records drawn as controls; 1 for all
     packs: tuple[str, ...]
     rules_fingerprint: str
@@ -66,20 +68,19 @@ def sample_unit(task: SampleTask, report: Report) -> None:
     """Reads one unit again and commits the texts of its suspects and of the controls drawn from it."""
     inspection.rules_of(task.packs, task.rules_fingerprint)  # registers the measures that tell the script
     target = unit_path(task.folder, STAGE, task.unit.index, ".parquet")
-    cursor = Cursor(unit_path(task.folder, inspection.STAGE, task.unit.index, ".parquet"))
-    try:
-        with committed(target) as temporary, pq.ParquetWriter(temporary, SCHEMA, compression="zstd") as writer:
-            for shard, fmt in zip(task.unit.shards, task.formats, strict=True):
-                for block in open_shard(shard, task.read):
-                    last = max(
-                        block.rows[-1] if len(block.rows) else -1, max((s.row for s in block.strays), default=-1)
-                    )
-                    found = cursor.take(shard.index, int(last))
-                    if fmt is not None and block.batch.num_rows:
-                        writer.write_table(draw(block, fmt, found, shard.index, task.share))
-                    report(block.n_bytes, block.batch.num_rows + len(block.strays), 0)
-    finally:
-        cursor.close()
+    with ExitStack() as stack:
+        cursors = [Cursor(unit_path(task.folder, stage, task.unit.index, ".parquet")) for stage in task.found]
+        for cursor in cursors:
+            stack.callback(cursor.close)
+        writer = pq.ParquetWriter(stack.enter_context(committed(target)), SCHEMA, compression="zstd")
+        stack.callback(writer.close)
+        for shard, fmt in zip(task.unit.shards, task.formats, strict=True):
+            for block in open_shard(shard, task.read):
+                last = max(block.rows[-1] if len(block.rows) else -1, max((s.row for s in block.strays), default=-1))
+                found = pa.concat_tables([cursor.take(shard.index, int(last)) for cursor in cursors])
+                if fmt is not None and block.batch.num_rows:
+                    writer.write_table(draw(block, fmt, found, shard.index, task.share))
+                report(block.n_bytes, block.batch.num_rows + len(block.strays), 0)
 
 
 def draw(block: RecordBlock, fmt: Format, found: pa.Table, shard: int, share: float) -> pa.Table:
@@ -150,3 +151,23 @@ def read_samples(folder: Path, units: Sequence[Unit], rows_at_a_time: int) -> It
     for unit in units:
         for batch in pq.ParquetFile(unit_path(folder, STAGE, unit.index, ".parquet")).iter_batches(rows_at_a_time):
             yield pa.Table.from_batches([batch])
+
+
+def count_suspects(folder: Path, units: Sequence[Unit], stages: Sequence[str]) -> int:
+    """Records of all units that ask for a witness, by what these stages found."""
+    total = 0
+    for unit in units:
+        paths = [unit_path(folder, stage, unit.index, ".parquet") for stage in stages]
+        total += asking(pa.concat_tables(pq.read_table(path, columns=["shard", "row", "action"]) for path in paths))
+    return total
+
+
+def asking(found: pa.Table) -> int:
+    """Records that something suspects and nothing rejects, in a table with ``row``, ``action`` and maybe ``shard``."""
+    action = found.column("action")
+    told = found.append_column("suspected", pc.equal(action, Action.SUSPECT.value))
+    told = told.append_column("rejected", pc.equal(action, Action.REJECT.value))
+    keys = [name for name in ("shard", "row") if name in found.column_names]
+    records = told.group_by(keys).aggregate([("suspected", "any"), ("rejected", "any")])
+    asked = pc.and_not(records.column("suspected_any"), records.column("rejected_any"))
+    return int(pc.sum(asked).as_py() or 0)

@@ -8,17 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cleanse import findings, inspection
+from cleanse import findings
 from cleanse.atomic import committed, read_json, write_json
 from cleanse.config import ScanConfig
 from cleanse.engines.job import Job
 from cleanse.evidence import Between
 from cleanse.facts import Corpus
 from cleanse.probing import measure, sample
-from cleanse.probing.judge import Judgement, judge
+from cleanse.probing.judge import Judgement, judge, levels
 from cleanse.probing.settings import ProbeSettings
 from cleanse.probing.telling import probe_table, told
-from cleanse.records import Action
 from cleanse.rulepacks import RuleSet
 from cleanse.state import RunState
 from cleanse.units import Unit
@@ -48,10 +47,13 @@ class ProbeStage:
         if (between.state.folder / ACCOUNT).exists():
             return
         everything = self._everything(between.corpus)
-        if not everything and not any(_has_suspects(between.state, unit) for unit in between.units):
+        n_suspects = sample.count_suspects(between.state.folder, between.units, between.found)
+        if not everything and not n_suspects:
             self._nothing_to_do(between)
             return
-        self._sample(between, everything=everything)
+        level, _ = levels(self._settings.budget, between.corpus.n_read, n_suspects, everything=everything)
+        wanted = between.corpus.n_read if everything else self._settings.controls_wanted(level)
+        self._sample(between, min(1.0, wanted / max(between.corpus.n_read, 1)))
         measured = self._measure(between)
         judgement = judge(measured, n_read=between.corpus.n_read, budget=self._settings.budget, everything=everything)
         self._tell(between, measured, judgement, everything=everything)
@@ -69,17 +71,17 @@ class ProbeStage:
     def _nothing_to_do(self, between: Between) -> None:
         for unit in between.units:
             _commit_findings(between.state, unit, [])
-        account = {"probed": 0, "suspects": 0, "controls": 0, "convicted": 0, "notes": ["no rule suspects any record"]}
+        account = {"probed": 0, "suspects": 0, "controls": 0, "convicted": 0, "notes": ["nothing suspects any record"]}
         write_json(between.state.folder / ACCOUNT, account)
 
-    def _sample(self, between: Between, *, everything: bool) -> None:
-        share = 1.0 if everything else min(1.0, self._settings.controls_wanted / max(between.corpus.n_read, 1))
+    def _sample(self, between: Between, share: float) -> None:
         jobs = [
             Job(
                 sample.sample_unit,
                 sample.SampleTask(
                     unit=unit,
                     formats=tuple(between.formats[shard.source.index] for shard in unit.shards),
+                    found=between.found,
                     share=share,
                     packs=self._config.packs,
                     rules_fingerprint=self._rules.fingerprint,
@@ -140,12 +142,6 @@ class ProbeStage:
             "notes": list(judgement.notes),
         }
         write_json(state.folder / ACCOUNT, account)
-
-
-def _has_suspects(state: RunState, unit: Unit) -> bool:
-    """Whether any finding of the rules asks for a second witness."""
-    path = state.path(inspection.STAGE, unit.index, ".parquet")
-    return bool(pq.read_table(path, columns=["action"], filters=[("action", "=", Action.SUSPECT.value)]).num_rows)
 
 
 def _commit_findings(state: RunState, unit: Unit, found: list[tuple[int, Any]]) -> None:

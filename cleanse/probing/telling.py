@@ -47,6 +47,7 @@ def probe_table(
             "context_gain": measured.column("context_gain"),
             "min_window_gain": measured.column("min_window_gain"),
             "nats_per_byte": measured.column("nats_per_byte"),
+            "order_gain": measured.column("order_gain"),
             "grad_norm": measured.column("grad_norm"),
             "p_value": judgement.p_values,
             "loss_finite": measured.column("loss_finite"),

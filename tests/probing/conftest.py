@@ -33,6 +33,16 @@ class FakeProbe:
     def gradients(self, records: Sequence[Any]) -> list[Any]:
         return [self._evidence(record) for record in records]
 
+    def losses(self, records: Sequence[Any]) -> list[Any]:
+        return [self._evidence(record) for record in records]
+
+    @staticmethod
+    def reordered(record: Any) -> Any:
+        if len(record.ids) < 4:
+            return None
+        backwards = " ".join(reversed(record.text.split()))
+        return SimpleNamespace(ids=record.ids[::-1], text=backwards, n_bytes=record.n_bytes)
+
     @staticmethod
     def _evidence(record: Any) -> Any:
         n = len(record.ids)
