@@ -241,6 +241,17 @@ def report(out: Path, *, open_page: bool, html: Path | None, every_rule: bool, a
     print_result(result, as_json=as_json, every_rule=every_rule)
 
 
+@main.command()
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="a free one", help="Where to listen.")
+@click.option("--open", "open_page", is_flag=True, help="Open the page in a browser.")
+def review(out: Path, *, port: int, open_page: bool) -> None:
+    """Go through all findings of OUT in a browser, on this machine only; decisions are saved as they are made."""
+    from cleanse.commands.review import run_review  # noqa: PLC0415
+
+    run_review(out, port=port, open_page=open_page)
+
+
 @main.group(cls=Group)
 def rules() -> None:
     """List, show and check rules."""

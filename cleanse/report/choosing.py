@@ -108,4 +108,4 @@ def _beyond(table: pa.Table) -> NDArray[np.float64]:
     limit = table.column("limit").to_numpy().astype(np.float64)
     with np.errstate(invalid="ignore"):
         far = np.abs(value - limit) / np.maximum(np.abs(limit), 1.0)
-    return np.nan_to_num(far, nan=0.0, posinf=np.finfo(np.float64).max)
+    return np.where(np.isnan(far), 0.0, np.minimum(far, 1e300))

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from cleanse.report.evidence import findings_by_rule, findings_of_files
 from cleanse.report.figures import Figure, distributions
 from cleanse.report.languages import by_script
+from cleanse.report.rows import Key
 from cleanse.report.scan_facts import ScanFacts
 from cleanse.report.shown_text import pieces
 from cleanse.report.wording import in_both
@@ -21,6 +22,7 @@ _MOST_REASONS = 10
 _MOST_NAMES = 3
 _MOST_BATCHES = 40
 _MOST_OF_FILES = 60
+_MOST_LINKED = 30  # triggers whose examples are in the page
 _EXAMPLES = 2
 _THINNEST = 6  # of 1,000: a part that exists is seen
 
@@ -65,6 +67,13 @@ def of_scan(facts: ScanFacts, records: Sequence[Mapping[str, Any]], scatter: Fig
         "settings": list(_settings(facts.summary["configuration"])),
         "probe_account": list(_settings({k: v for k, v in (probe or {}).items() if k != "notes"})),
     }
+
+
+def linked(facts: ScanFacts) -> list[Key]:
+    """The records that triggers and batches lead to."""
+    names = [name for found in facts.triggers[:_MOST_LINKED] for name in found["examples"]]
+    names += [batch["id"] for batch in _batches(facts)]
+    return [Key(name.rpartition(":")[0], int(name.rpartition(":")[2])) for name in names]
 
 
 def _share(part: int, whole: int) -> str:

@@ -76,7 +76,7 @@ def _histogram(
     limits: Sequence[Line] = (),
     singles: Sequence[float] = (),
 ) -> Figure:
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (kind, f"{charts.number(bar.start)} - {charts.number(bar.end)}", charts.number(bar.height))
         for kind, bars in series
         for bar in bars

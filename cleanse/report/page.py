@@ -47,8 +47,8 @@ def write_report(out: Path, target: Path | None = None) -> Path:
 def build(facts: ScanFacts) -> bytes:
     """The page of one scan, with the records that tell most."""
     scatter, points = probed(facts)
-    chosen = choose(facts.findings_path, facts.rows)
-    records = _records(facts, chosen, WIDE, _MOST_FOR_RECORDS)
+    chosen = dict.fromkeys([*context.linked(facts), *choose(facts.findings_path, facts.rows)])
+    records = _records(facts, list(chosen), WIDE, _MOST_FOR_RECORDS)
     shown = {record["id"] for record in records}
     behind = _records(facts, [key for key in points if key.id not in shown], NARROW, _MOST_FOR_POINTS)
     data = {"mode": "page", "run": run_id(facts), "records": records + behind, "words": script_words()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -44,6 +44,13 @@ class ArrowRows:
 
     def __len__(self) -> int:
         return int(self._starts[-1])
+
+    def taken(self, positions: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], pa.RecordBatch]]:
+        """Some rows, ascending by position: for each batch the indices into ``positions``, and the rows."""
+        batch_of = np.searchsorted(self._starts, positions, side="right") - 1
+        for batch in np.unique(batch_of).tolist():
+            mine = np.flatnonzero(batch_of == batch)
+            yield mine, self.batches[batch].take(pa.array(positions[mine] - self._starts[batch]))
 
     def row(self, position: int) -> Record:
         """One record as Python values."""
@@ -112,6 +119,30 @@ class Rows:
         held = self.held.get(source)
         return np.zeros(len(rows), np.bool_) if held is None else np.isin(rows, held.rows)
 
+    def batches_of(
+        self, source: str, rows: NDArray[np.int64], *, held: bool
+    ) -> Iterator[tuple[NDArray[np.int64], pa.RecordBatch]]:
+        """The records of a source with these numbers, all quarantined or none: indices into ``rows``, and records.
+
+        Nothing for clean records whose position blank lines hide.
+        """
+        if held:
+            found = self.held[source]
+            yield from self._quarantine.taken(found.position[np.searchsorted(found.rows, rows)])
+        elif self._n_blank == 0:
+            yield from self._clean.taken(self._position(source, rows))
+
+    def _position(self, source: str, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where clean records of a source stand in clean/, if no blank line is before them."""
+        before = 0
+        for name, n_read in self._n_read.items():
+            if name == source:
+                break
+            held = self.held.get(name)
+            before += n_read - (len(held.rows) if held is not None else 0)
+        mine = self.held.get(source)
+        return before + rows - (np.searchsorted(mine.rows, rows) if mine is not None else 0)
+
     def quarantined(self, key: Key) -> Record | None:
         """The quarantined record with its ``cleanse_*`` columns; None where it is not quarantined."""
         held = self.held.get(key.source)
@@ -128,14 +159,7 @@ class Rows:
         """
         if key.source not in self._n_read:
             return None
-        before = 0
-        for source, n_read in self._n_read.items():
-            if source == key.source:
-                break
-            held = self.held.get(source)
-            before += n_read - (len(held.rows) if held is not None else 0)
-        mine = self.held.get(key.source)
-        position = before + key.row - (int(np.searchsorted(mine.rows, key.row)) if mine is not None else 0)
+        position = int(self._position(key.source, np.array([key.row], np.int64))[0])
         for shift in range(min(self._n_blank, _MOST_SHIFTS) + 1):
             if not 0 <= position - shift < len(self._clean):
                 continue

@@ -120,11 +120,11 @@
     return { format: "cleanse-decisions/1", decisions: [...decisions.values()].sort((a, b) => (a.id < b.id ? -1 : a.id > b.id ? 1 : 0)) };
   }
   let saving = Promise.resolve();
-  function save() {
+  function save(ids) {
     drawDecided();
     if (!live) { memory.set(storage, JSON.stringify([...decisions.values()])); return; }
-    const body = JSON.stringify(asFile());
-    saving = saving.then(() => fetch("api/decisions", { method: "PUT", headers: { "content-type": "application/json" }, body }))
+    const body = JSON.stringify({ changes: ids.map((id) => decisions.get(id) || { id, decision: null }) });
+    saving = saving.then(() => fetch("api/decisions", { method: "POST", headers: { "content-type": "application/json" }, body }))
       .then((answer) => { if (!answer.ok) throw new Error(String(answer.status)); $("decided-count").append(" · " + say("js.saved")); })
       .catch(() => { $("decided-count").textContent = say("js.failed"); });
   }
@@ -132,8 +132,8 @@
     const before = decisions.get(record.id);
     if (before && before.decision === decision) decisions.delete(record.id);
     else decisions.set(record.id, { id: record.id, decision, note: before ? before.note : "" });
-    save();
-    const fresh = draw_record(record);
+    save([record.id]);
+    const fresh = drawRecord(record);
     card.replaceWith(fresh);
     fresh.querySelector("button." + decision)?.focus();
   }
@@ -150,34 +150,34 @@
     link.remove();
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   });
-  $("clear").addEventListener("click", () => { decisions.clear(); save(); draw(); });
+  $("clear").addEventListener("click", () => { const ids = [...decisions.keys()]; decisions.clear(); save(ids); draw(); });
   $("import")?.addEventListener("change", async (event) => {
     try {
       const read = JSON.parse(await event.target.files[0].text());
       if (read.format !== "cleanse-decisions/1" || !Array.isArray(read.decisions)) throw new Error("format");
       load(read.decisions);
-      save();
+      save([]);
       draw();
     } catch { $("count").textContent = say("js.bad_file"); }
     event.target.value = "";
   });
 
   // ---- drawing
-  function draw_pieces(pieces) {
+  function drawPieces(pieces) {
     return pieces.map((piece) => {
       if (typeof piece === "string") return piece;
       if (piece.h) return el("span", { class: "pill", title: piece.c }, piece.n > 1 ? `${piece.h} ×${number(piece.n)}` : piece.h);
-      if (piece.m) return el("mark", { title: piece.r.join(", ") }, draw_pieces(piece.m));
-      if (piece.k !== undefined) return el("span", { class: "k" + piece.k, title: piece.l + " nats" }, draw_pieces(piece.t));
+      if (piece.m) return el("mark", { title: piece.r.join(", ") }, drawPieces(piece.m));
+      if (piece.k !== undefined) return el("span", { class: "k" + piece.k, title: piece.l + " nats" }, drawPieces(piece.t));
       return el("span", { class: "elided" }, " … " + say("js.elided", { n: number(piece.e) }) + " … ");
     });
   }
-  function draw_text(pieces) {
+  function drawText(pieces) {
     if (pieces === null) return el("span", { class: "elided" }, say("js.null"));
     if (!pieces.length || (pieces.length === 1 && pieces[0] === "")) return el("span", { class: "elided" }, say("js.empty"));
-    return el("span", { class: "text", dir: "auto" }, draw_pieces(pieces));
+    return el("span", { class: "text", dir: "auto" }, drawPieces(pieces));
   }
-  function draw_field(field) {
+  function drawField(field) {
     const parts = [el("div", { class: "name" }, el("code", {}, field.name), field.n ? ` · ${number(field.n)}` : null)];
     if (field.before) {
       for (const change of field.before) {
@@ -185,24 +185,24 @@
       }
       parts.push(el("div", { class: "name" }, say("js.after")));
     }
-    parts.push(el("div", { class: "body", tabindex: field.n > 600 ? "0" : null }, draw_text(field.pieces)));
+    parts.push(el("div", { class: "body", tabindex: field.n > 600 ? "0" : null }, drawText(field.pieces)));
     return el("div", { class: "field" }, parts);
   }
-  function draw_finding(finding) {
+  function drawFinding(finding) {
     const excerpt = finding.field || !finding.excerpt ? null : el("q", { dir: "auto" }, finding.excerpt);
     const place = finding.field ? el("span", { class: "quiet" }, " " + finding.field) : null;
     return el("li", { class: finding.action }, el("code", {}, finding.rule), place, " ", finding.message, excerpt);
   }
-  function draw_probe(probe) {
+  function drawProbe(probe) {
     const items = ["loss", "max_token_loss", "grad_norm", "p_value", "n_tokens"].filter((name) => name in probe)
       .map((name) => el("span", {}, say("js." + name) + " ", el("b", {}, short(probe[name]))));
     if (probe.not_finite) items.push(el("b", {}, say("js.not_finite")));
     if (probe.problem) items.push(el("span", {}, probe.problem));
-    if (probe.worst.length && probe.worst[0] !== "") items.push(el("span", { class: "worst" }, say("js.worst") + ": ", draw_text(probe.worst)));
-    if (probe.tokens) items.push(el("div", { class: "worst" }, say("js.token_losses"), el("div", { class: "body" }, draw_text(probe.tokens))));
+    if (probe.worst.length && probe.worst[0] !== "") items.push(el("span", { class: "worst" }, say("js.worst") + ": ", drawText(probe.worst)));
+    if (probe.tokens) items.push(el("div", { class: "worst" }, say("js.token_losses"), el("div", { class: "body" }, drawText(probe.tokens))));
     return el("div", { class: "measured" }, items);
   }
-  function draw_record(record) {
+  function drawRecord(record) {
     const decision = decisions.get(record.id);
     const card = el("article", { class: "record " + (decision ? decision.decision : ""), "aria-label": record.id });
     const head = el("header", {},
@@ -210,17 +210,17 @@
       el("span", { class: "tag " + record.state }, say("state." + record.state)));
     if (record.state === "quarantined" || decision) {
       const button = (what) => el("button", { type: "button", class: what, "aria-pressed": String(decision?.decision === what), onclick: () => decide(record, what, card) }, say(what));
-      const note = decision ? el("input", { type: "text", value: decision.note, maxlength: 500, placeholder: say("js.note"), "aria-label": say("js.note"), onchange: (event) => { decisions.set(record.id, { ...decisions.get(record.id), note: event.target.value }); save(); } }) : null;
+      const note = decision ? el("input", { type: "text", value: decision.note, maxlength: 500, placeholder: say("js.note"), "aria-label": say("js.note"), onchange: (event) => { decisions.set(record.id, { ...decisions.get(record.id), note: event.target.value }); save([record.id]); } }) : null;
       head.append(el("div", { class: "choice" }, note, button("release"), button("agree")));
     }
-    const found = el("ul", { class: "found" }, record.findings.map(draw_finding));
+    const found = el("ul", { class: "found" }, record.findings.map(drawFinding));
     if (record.more_findings) found.append(el("li", { class: "quiet" }, say("js.more_findings", { n: number(record.more_findings) })));
     card.append(head, found);
     if (record.unknown) card.append(el("p", { class: "quiet" }, say("js.unknown")));
-    if (record.raw) card.append(el("div", { class: "field" }, el("div", { class: "name" }, say("js.raw")), el("div", { class: "body" }, draw_text(record.raw))));
-    for (const field of record.fields || []) card.append(draw_field(field));
+    if (record.raw) card.append(el("div", { class: "field" }, el("div", { class: "name" }, say("js.raw")), el("div", { class: "body" }, drawText(record.raw))));
+    for (const field of record.fields || []) card.append(drawField(field));
     if (record.more_fields) card.append(el("p", { class: "quiet" }, say("js.more_fields", { n: number(record.more_fields) })));
-    if (record.probe) card.append(draw_probe(record.probe));
+    if (record.probe) card.append(drawProbe(record.probe));
     return card;
   }
 
@@ -235,7 +235,7 @@
     let found;
     try { found = await query(filter(), from, limit); } catch { $("count").textContent = say("js.failed"); return; }
     if (mine !== turn) return;
-    const cards = found.records.map(draw_record);
+    const cards = found.records.map(drawRecord);
     if (further) list.append(...cards);
     else list.replaceChildren(...cards);
     shown = from + cards.length;
