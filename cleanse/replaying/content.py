@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,40 +71,49 @@ def contents(
 def _of_source(
     rows: Sequence[FoundRow], head: list[dict[str, Any]], rules: RuleSet, fmt: str, text_column: str | None
 ) -> list[DataRow]:
-    """The rows go through the reader and the rules once more, as a small file of their own."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows.jsonl"
-        path.write_bytes(b"".join(row.line.replace(b"\n", b" ") + b"\n" for row in rows))
-        options = ReadOptions()
-        planned = plan([str(path)], options, Path(folder))
-        if not head or set(head[0]) == CAPSULE_KEYS:
-            head = planned.head(planned.sources[0], len(rows))
-        form = (
-            None if any("input_ids" in record for record in head) else _format(rows[0].source, head, fmt, text_column)
-        )
-        segments: dict[int, Segments] = {}
-        reasons: dict[int, list[Reason]] = {}
-        base = 0
-        for shard in planned.shards:
-            reader = open_shard(shard, options)
-            for block in reader:
-                segments |= {base + row: parts for row, parts in _segments(block, form).items()}
-                for found in Inspector(rules, form).inspect(block, rows[0].source).to_pylist():
-                    reason = Reason(found["rule"], found["action"], found["message"])
-                    reasons.setdefault(base + found["row"], []).append(reason)
-            base += reader.facts.n_records
+    """The rows go through the readers once more, as small files of their own.
+
+    As they are, for what the rules say of them; and mended, for their texts: a trainer that met a broken line had a
+    lenient loader.
+    """
+    records = [_record(row.line) for row in rows]
+    mended = [orjson.dumps(record) for record in records]
+    if not head or set(head[0]) == CAPSULE_KEYS:
+        head = records
+    form = _format(rows[0].source, head, fmt, text_column)
+    segments: dict[int, Segments] = {}
+    for at, block in _blocks(mended):
+        segments |= {at + row: parts for row, parts in _segments(block, form).items()}
+    reasons: dict[int, list[Reason]] = {}
+    for at, block in _blocks([row.line for row in rows]):
+        for found in Inspector(rules, form).inspect(block, rows[0].source).to_pylist():
+            reason = Reason(found["rule"], found["action"], found["message"])
+            reasons.setdefault(at + found["row"], []).append(reason)
     return [
         DataRow(
             row.id,
             row.source,
             row.number,
-            (record := _record(row.line)),
+            record,
             form,
-            segments.get(i) or tuple((v, True) for v in record.values() if isinstance(v, str)),
+            segments.get(i, ()),
             tuple(sorted(dict.fromkeys(reasons.get(i, [])), key=lambda r: -Action(r.action).severity)),
         )
-        for i, row in enumerate(rows)
+        for i, (row, record) in enumerate(zip(rows, records, strict=True))
     ]
+
+
+def _blocks(lines: Sequence[bytes]) -> Iterator[tuple[int, RecordBlock]]:
+    """The lines as the readers have them, and how many stand before each block."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.jsonl"
+        path.write_bytes(b"".join(line.replace(b"\n", b" ") + b"\n" for line in lines))
+        at = 0
+        for shard in plan([str(path)], ReadOptions(), Path(folder)).shards:
+            reader = open_shard(shard, ReadOptions())
+            for block in reader:
+                yield at, block
+            at += reader.facts.n_records
 
 
 def _format(source: str, head: list[dict[str, Any]], fmt: str, text_column: str | None) -> Format | None:
