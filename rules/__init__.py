@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from . import hexdump, mojibake, profile, regional, repairs, repetition, structure, surprisal, tokens, trainer, turns
+from . import (
+    hexdump,
+    mojibake,
+    profile,
+    regional,
+    repairs,
+    repetition,
+    sentences,
+    structure,
+    surprisal,
+    tokens,
+    trainer,
+    turns,
+)
 
 __all__ = [
     "hexdump",
@@ -11,6 +24,7 @@ __all__ = [
     "regional",
     "repairs",
     "repetition",
+    "sentences",
     "structure",
     "surprisal",
     "tokens",
