@@ -38,9 +38,12 @@ def test_counts_agree_with_a_plain_reading(found: list[str]) -> None:
     "text",
     [
         "The river was wide. Nobody crossed it. They waited for the ferry. It came at noon.",
-        "\u0420\u0435\u043a\u0430 \u0431\u044b\u043b\u0430 \u0448\u0438\u0440\u043e\u043a\u0430. "
-        "\u041d\u0438\u043a\u0442\u043e \u043d\u0435 \u0448\u0451\u043b. \u0412\u0441\u0435 \u0436\u0434\u0430\u043b\u0438. "
-        "\u041f\u0430\u0440\u043e\u043c \u043f\u0440\u0438\u0448\u0451\u043b.",
+        (
+            "\u0420\u0435\u043a\u0430 \u0431\u044b\u043b\u0430 \u0448\u0438\u0440\u043e\u043a\u0430. "
+            "\u041d\u0438\u043a\u0442\u043e \u043d\u0435 \u0448\u0451\u043b. "
+            "\u0412\u0441\u0435 \u0436\u0434\u0430\u043b\u0438. "
+            "\u041f\u0430\u0440\u043e\u043c \u043f\u0440\u0438\u0448\u0451\u043b."
+        ),
     ],
 )
 def test_shuffled_words_break_sentences(text: str) -> None:
