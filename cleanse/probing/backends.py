@@ -32,8 +32,8 @@ class Probe(Protocol):
     def encode(self, segments: Sequence[tuple[str, bool]], *, max_tokens: int, windows: int) -> list[Any]:
         """(text, supervised) segments of one record as up to ``windows`` token windows."""
 
-    def gradients(self, records: Sequence[Any]) -> list[Any]:
-        """Losses and exact gradient norms, one evidence per record, in order."""
+    def gradients(self, records: Sequence[Any], options: Any = None) -> list[Any]:
+        """Losses and exact gradient norms, one evidence per record, in order; ``options`` may ask for more."""
 
     def losses(self, records: Sequence[Any]) -> list[Any]:
         """Losses alone, from a forward pass."""

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from cleanse.atomic import committed
 from cleanse.engines.job import Report
 from cleanse.errors import CleanseError
-from cleanse.probing import sample
+from cleanse.probing import sample, token_losses
 from cleanse.probing.backends import Probe, backend
 from cleanse.probing.settings import ProbeSettings
 from cleanse.state import unit_path
@@ -40,6 +40,7 @@ SCHEMA = pa.schema(
         pa.field("grad_finite", pa.bool_()),
         pa.field("worst", pa.string()),
         pa.field("problem", pa.string()),
+        token_losses.FIELD,
     ]
 )
 
@@ -63,6 +64,7 @@ class MeasureTask:
     settings: ProbeSettings
     baseline: tuple[Unit, ...]  # units to take a unigram baseline from
     folder: Path
+    shaded: float = 0.0  # share of the suspects for which the loss of every token is kept
 
 
 def measure_chunk(task: MeasureTask, report: Report) -> None:
@@ -70,25 +72,31 @@ def measure_chunk(task: MeasureTask, report: Report) -> None:
     probe = _opened(task.settings, task.baseline, task.folder)
     drawn = pq.read_table(unit_path(task.folder, sample.STAGE, task.unit.index, ".parquet"))
     drawn = drawn.slice(task.start, task.stop - task.start)
-    measured = figures_of(probe, drawn, task.settings)
+    measured = figures_of(probe, drawn, task.settings, task.shaded)
     with committed(unit_path(task.folder, STAGE, task.chunk, ".parquet")) as temporary:
         pq.write_table(measured, temporary, compression="zstd")
     report(0, drawn.num_rows, 0)
 
 
-def figures_of(probe: Probe, drawn: pa.Table, settings: ProbeSettings) -> pa.Table:
-    """Runs drawn records (``sample.SCHEMA``) through the model: their figures, as a table of ``SCHEMA``."""
+def figures_of(probe: Probe, drawn: pa.Table, settings: ProbeSettings, shaded: float = 0.0) -> pa.Table:
+    """Runs drawn records (``sample.SCHEMA``) through the model: their figures, as a table of ``SCHEMA``.
+
+    For a share ``shaded`` of the suspects, by their content hash, the loss of every token is kept too.
+    """
     windows: list[Any] = []
     owner: list[int] = []
     for place, segments in enumerate(_segments(drawn)):
         parts = probe.encode(segments, max_tokens=settings.max_tokens, windows=settings.windows)
         windows += parts
         owner += [place] * len(parts)
-    evidence_of = probe.gradients(windows)
+    suspect, hashes = drawn.column("suspect").to_numpy(), drawn.column("hash").to_numpy()
+    shade = suspect & sample.below(hashes, shaded)
+    options = backend(settings.backend).ProbeOptions(token_losses=True) if shade.any() else None
+    evidence_of = probe.gradients(windows, options)
     per_record: list[list[Measured]] = [[] for _ in range(drawn.num_rows)]
     for place, *measured in zip(owner, windows, evidence_of, _order_gains(probe, windows, evidence_of), strict=True):
         per_record[place].append(Measured(*measured))
-    rows = [_joined(probe, parts) for parts in per_record]
+    rows = [_joined(probe, parts, shade=bool(wanted)) for parts, wanted in zip(per_record, shade, strict=True)]
     kept = drawn.select(["shard", "row", "suspect", "hash", "script"])
     measures = pa.Table.from_pylist(rows, schema=pa.schema([f for f in SCHEMA if f.name not in kept.column_names]))
     for name in measures.column_names:
@@ -151,7 +159,7 @@ def baseline_windows(probe: Probe, drawn: pa.Table, settings: ProbeSettings, n: 
     return windows
 
 
-def _joined(probe: Probe, parts: list[Measured]) -> dict[str, Any]:
+def _joined(probe: Probe, parts: list[Measured], *, shade: bool) -> dict[str, Any]:
     """One record's figures from those of its windows: means over tokens, extremes over windows."""
     seen = [part for part in parts if part.evidence.n_tokens and not part.evidence.problem]
     problem = next((part.evidence.problem for part in parts if part.evidence.problem), "")
@@ -181,6 +189,7 @@ def _joined(probe: Probe, parts: list[Measured]) -> dict[str, Any]:
         "grad_finite": all(e.grad_finite for e in found),
         "worst": _excerpt(probe, window.ids, worst.max_token_index),
         "problem": problem,
+        token_losses.FIELD.name: token_losses.pieces(probe, window, worst.token_losses) if shade else None,
     }
 
 

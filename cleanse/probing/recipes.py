@@ -21,6 +21,7 @@ else:
     import tomli as tomllib
 
 AUTO, NONE = "auto", "none"
+HALF = "fp16"
 
 
 def settle(probe: str, given: Mapping[str, Any]) -> tuple[ProbeSettings | None, str]:
@@ -34,6 +35,10 @@ def settle(probe: str, given: Mapping[str, Any]) -> tuple[ProbeSettings | None, 
     framework is not installed; a recipe or an option insists.
     """
     chosen = {name: value for name, value in given.items() if value is not None}
+    if chosen.get("dtype") == HALF:
+        # The probe itself never runs in half precision: that would break on the records it is to measure.
+        del chosen["dtype"]
+        chosen["fp16"] = True
     if probe == NONE:
         if chosen:
             raise UsageError(f"--probe none leaves nothing to do for {', '.join(sorted(chosen))}")

@@ -95,7 +95,7 @@ def draw(block: RecordBlock, fmt: Format, found: pa.Table, shard: int, share: fl
     if share < 1 and not suspect.any() and len(texts) == 0:
         return SCHEMA.empty_table()
     hashes = content_hashes(texts)
-    drawn = suspect | (plain & _below(hashes, share))
+    drawn = suspect | (plain & below(hashes, share))
     chosen = np.flatnonzero(drawn)
     script = measured(SCRIPT_MEASURE, texts)
     first, after = (np.searchsorted(texts.record, chosen, side) for side in ("left", "right"))
@@ -132,7 +132,8 @@ def content_hashes(texts: TextBatch) -> NDArray[np.uint64]:
     return hashes
 
 
-def _below(hashes: NDArray[np.uint64], share: float) -> NDArray[np.bool_]:
+def below(hashes: NDArray[np.uint64], share: float) -> NDArray[np.bool_]:
+    """Which hashes lie in the lowest ``share`` of all possible ones."""
     if share >= 1:
         return np.ones(len(hashes), np.bool_)
     return hashes < np.uint64(int(share * _WHOLE))

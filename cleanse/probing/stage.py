@@ -14,7 +14,7 @@ from cleanse.config import ScanConfig
 from cleanse.engines.job import Job
 from cleanse.evidence import Between
 from cleanse.facts import Corpus
-from cleanse.probing import measure, sample
+from cleanse.probing import measure, sample, token_losses
 from cleanse.probing.judge import Judgement, judge, levels
 from cleanse.probing.settings import ProbeSettings
 from cleanse.probing.telling import probe_table, told
@@ -98,12 +98,15 @@ class ProbeStage:
 
     def _measure(self, between: Between) -> pa.Table:
         jobs, chunk, path = [], 0, between.state.path
+        drawn = [path(sample.STAGE, unit.index, ".parquet") for unit in between.units]
+        n_suspects = sum(int(np.count_nonzero(pq.read_table(p, columns=["suspect"]).column(0))) for p in drawn)
+        shaded = min(1.0, token_losses.MOST_SUSPECTS / max(n_suspects, 1))
         for unit in between.units:
             n_rows = pq.read_metadata(path(sample.STAGE, unit.index, ".parquet")).num_rows
             for start in range(0, n_rows, measure.CHUNK):
                 stop = min(start + measure.CHUNK, n_rows)
                 task = measure.MeasureTask(
-                    chunk, unit, start, stop, self._settings, tuple(between.units), between.state.folder
+                    chunk, unit, start, stop, self._settings, tuple(between.units), between.state.folder, shaded
                 )
                 if not path(measure.STAGE, chunk, ".parquet").exists():
                     jobs.append(Job(measure.measure_chunk, task, f"probe of {unit}"))

@@ -55,6 +55,7 @@ def probe_table(
             "worst": measured.column("worst"),
             "problem": measured.column("problem"),
             "dtype": [settings.dtype] * len(rows),
+            "token_losses": measured.column("token_losses"),
         }
     )
 

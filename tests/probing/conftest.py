@@ -21,16 +21,20 @@ class FakeProbe:
 
     def __init__(self) -> None:
         self.words: list[str] = []
-        self.tokenizer = SimpleNamespace(decode=lambda ids: " ".join(self.words[i] for i in ids))
+        self.tokenizer = SimpleNamespace(
+            decode=lambda ids, skip_special_tokens=True: " ".join(self.words[i] for i in ids)
+        )
 
     def encode(self, segments: Sequence[tuple[str, bool]], *, max_tokens: int, windows: int) -> list[Any]:
         text = " ".join(part for part, supervised in segments if supervised)
         words = text.split()[:max_tokens]
         start = len(self.words)
         self.words += words
-        return [SimpleNamespace(ids=np.arange(start, start + len(words)), text=text, n_bytes=len(text.encode()))]
+        ids = np.arange(start, start + len(words))
+        supervised = np.ones(len(words), np.bool_)
+        return [SimpleNamespace(ids=ids, supervised=supervised, text=text, n_bytes=len(text.encode()))]
 
-    def gradients(self, records: Sequence[Any]) -> list[Any]:
+    def gradients(self, records: Sequence[Any], options: Any = None) -> list[Any]:
         return [self._evidence(record) for record in records]
 
     def losses(self, records: Sequence[Any]) -> list[Any]:
@@ -63,6 +67,7 @@ class FakeProbe:
             grad_norm=float(np.exp(draw.normal() * 0.1)),
             loss_finite=bool(np.isfinite(loss)),
             grad_finite=True,
+            token_losses=np.full(max(n - 1, 0), loss, np.float32),
         )
 
 
@@ -70,7 +75,7 @@ class FakeProbe:
 def fake_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts the fake in the place of every backend, in this process."""
     measure._opened.cache_clear()
-    module = SimpleNamespace(open_probe=lambda *_, **__: FakeProbe())
+    module = SimpleNamespace(open_probe=lambda *_, **__: FakeProbe(), ProbeOptions=SimpleNamespace)
     monkeypatch.setattr(measure, "backend", lambda _: module)
     yield
     measure._opened.cache_clear()
