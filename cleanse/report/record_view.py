@@ -99,6 +99,24 @@ def _probe(item: Mapping[str, Any]) -> dict[str, Any]:
     return said
 
 
+def shaded(tokens: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Text in pieces, each token shaded by its loss: ``{"k": 0 to 4, "l": nats, "t": pieces}``."""
+    shown: list[Any] = []
+    for token in tokens:
+        loss = token["loss"]
+        shade = 0 if loss is None else sum(loss >= limit for limit in _SHADES)
+        drawn = pieces(token["text"], (), 400)
+        if shade:
+            shown.append({"k": shade, "l": round(loss, 1) if math.isfinite(loss) else str(loss), "t": drawn})
+            continue
+        for piece in drawn:
+            if isinstance(piece, str) and shown and isinstance(shown[-1], str):
+                shown[-1] += piece
+            else:
+                shown.append(piece)
+    return shown
+
+
 def _fields(record: Record, findings: Sequence[Mapping[str, Any]], widths: Widths, *, repaired: bool) -> dict[str, Any]:
     spans: dict[str, list[Span]] = {}
     before: dict[str, list[Mapping[str, Any]]] = {}
