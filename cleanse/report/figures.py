@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import xxhash
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from cleanse.distributions import DENSITIES, LENGTHS
 from cleanse.report import charts
 from cleanse.report.charts import Bar, Line, Point, Scale
 from cleanse.report.evidence import source_codes
@@ -45,7 +47,7 @@ def distributions(facts: ScanFacts) -> list[Figure]:
     found = []
     counted = facts.summary.get("distributions", {})
     if counted.get("characters"):
-        bars = _bars(counted["characters"])
+        bars = _bars(counted["characters"], LENGTHS, 0.7)
         limits = [
             Line(rule.limit.default.max, f"{rule.id} {charts.number(rule.limit.default.max)}")
             for rule in facts.known_rules.values()
@@ -53,19 +55,20 @@ def distributions(facts: ScanFacts) -> list[Figure]:
         ]
         found.append(_histogram("length", [("all", bars)], Scale(log=True), limits))
     if counted.get("characters_per_token"):
-        found.append(_histogram("density", [("all", _bars(counted["characters_per_token"], 1 / 20))], Scale()))
+        found.append(_histogram("density", [("all", _bars(counted["characters_per_token"], DENSITIES, 0.0))], Scale()))
     if facts.probe_path.exists():
-        found += _of_probe(facts)
+        known = {figure.key for figure in found}
+        found += _of_probe(facts, ("bytes_per_token", *_OF_PROBE) if "density" not in known else _OF_PROBE)
     return found
 
 
-def _bars(counts: Mapping[str, int], width: float | None = None) -> list[Bar]:
-    """Bins of summary.json as bars; a length of 0 stands at the left end of a logarithmic axis."""
-    edges = [float(edge) for edge in counts]
+def _bars(counts: Mapping[str, int], edges: NDArray[np.int64] | NDArray[np.float64], zero: float) -> list[Bar]:
+    """Bins of summary.json as bars; ``zero`` is where a bin begins whose lower edge is 0."""
+    ends = dict(pairwise(edges.tolist())) | {0.0: float(edges[edges > 0][0])}
     bars = []
-    for edge, n in zip(edges, counts.values(), strict=True):
-        start = max(edge, 0.84) if width is None else edge
-        bars.append(Bar(start, start + width if width else start * 2**0.25, n))
+    for edge, n in counts.items():
+        start = float(edge)
+        bars.append(Bar(start or zero, ends.get(start, start * 1.2), n))
     return bars
 
 
@@ -115,7 +118,7 @@ def _described(series: Sequence[tuple[str, Sequence[Bar]]]) -> str:
     return " ".join(said)
 
 
-def _of_probe(facts: ScanFacts) -> list[Figure]:
+def _of_probe(facts: ScanFacts, names: Sequence[str]) -> list[Figure]:
     """Controls beside suspects, as shares of their own number: there are many more of the ones than of the others."""
     table = pq.read_table(facts.probe_path, columns=["role", "n_tokens", "loss", "grad_norm", "nats_per_byte"])
     suspect = np.asarray(table.column("role").to_pylist(), object) == "suspect"
@@ -124,7 +127,7 @@ def _of_probe(facts: ScanFacts) -> list[Figure]:
     found = []
     with np.errstate(invalid="ignore", divide="ignore"):
         values["bytes_per_token"] = values["loss"] / values.pop("nats_per_byte")
-    for name in ("bytes_per_token", *_OF_PROBE):
+    for name in names:
         scale = Scale(log=name != "loss")
         usable = np.isfinite(values[name]) & (values[name] > 0 if scale.log else True)
         if np.count_nonzero(usable) < 2:  # noqa: PLR2004 - one record is no distribution

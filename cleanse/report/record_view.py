@@ -14,7 +14,7 @@ from cleanse.formats import get_text
 from cleanse.formats.jsonwalk import key_path, scalar_text
 from cleanse.records import Action
 from cleanse.report.rows import ADDED, Key, Record, Rows
-from cleanse.report.shown_text import Span, of_bytes, pieces
+from cleanse.report.shown_text import Span, of_bytes, pieces, within
 
 _MOST_FIELDS = 24
 _MOST_FINDINGS = 24
@@ -105,7 +105,7 @@ def shaded(tokens: Sequence[Mapping[str, Any]]) -> list[Any]:
     for token in tokens:
         loss = token["loss"]
         shade = 0 if loss is None else sum(loss >= limit for limit in _SHADES)
-        drawn = pieces(token["text"], (), 400)
+        drawn = within(token["text"], (), 400)
         if shade:
             shown.append({"k": shade, "l": round(loss, 1) if math.isfinite(loss) else str(loss), "t": drawn})
             continue

@@ -34,11 +34,17 @@ class Span(NamedTuple):
 
 
 def pieces(text: str, spans: Sequence[Span] = (), width: int = 1200) -> list[Piece]:
-    """The text in pieces; of a text longer than ``width``, its start, its end, and what surrounds the places."""
+    """The text in pieces; of a text longer than ``width``, its start, its end, and what surrounds the places.
+
+    A text of nothing but white space is named: else it would look like no text at all.
+    """
+    return _blank(text) if text.isspace() else within(text, spans, width)
+
+
+def within(text: str, spans: Sequence[Span] = (), width: int = 1200) -> list[Piece]:
+    """A part of a text in pieces, as ``pieces`` gives them; white space stays what it is."""
     spans = [Span(max(0, s.start), min(s.end, len(text)), s.rule) for s in spans if s.start < len(text)]
     budget = [_MOST_NAMED]
-    if text.isspace():
-        return _blank(text)
     shown: list[Piece] = []
     at = 0
     for start, end in _windows(len(text), spans, width):
@@ -52,7 +58,6 @@ def pieces(text: str, spans: Sequence[Span] = (), width: int = 1200) -> list[Pie
 
 
 def _blank(text: str) -> list[Piece]:
-    """A text of nothing but white space, by name: else it would look like no text at all."""
     runs: list[Piece] = []
     for char in text[:_MOST_NAMED]:
         name = _SPACES.get(char) or _hidden_name(char) or safe_text.name(char).partition(" ")[2]
