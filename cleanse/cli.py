@@ -73,7 +73,12 @@ def main() -> None:
 @click.option("--adapter", metavar="DIR", help="PEFT adapter on top of the model.")
 @click.option("--backend", type=click.Choice(["torch", "mindspore"]), help="Framework of the probe (default: torch).")
 @click.option("--device", metavar="DEVICE", help="auto (default), cpu, cuda, npu, ascend, mps.")
-@click.option("--dtype", type=click.Choice(["auto", "float32", "bfloat16"]), help="Precision of the probe.")
+@click.option(
+    "--dtype",
+    type=click.Choice(["auto", "float32", "bfloat16", "fp16"]),
+    help="Precision of the probe. fp16: of the run to come, whose overflows it then predicts.",
+)
+@click.option("--loss-scale", type=float, metavar="S", help="Static loss scale of that run (default: dynamic).")
 @click.option("--budget", type=float, metavar="SHARE", help="Clean records the probe may quarantine (default: 0.001).")
 @click.option("--corpus/--no-corpus", default=True, show_default=True, help="Look across records: copies, triggers.")
 @click.option(
@@ -83,7 +88,20 @@ def main() -> None:
     type=click.Choice(["note", "exact", "near"]),
     help="Quarantine all but the first of exact, or of exact and near, copies.",
 )
-@click.option("--suspects", default="keep", show_default=True, type=click.Choice(["keep", "quarantine"]))
+@click.option(
+    "--suspects",
+    default="keep",
+    show_default=True,
+    type=click.Choice(["keep", "quarantine"]),
+    help="Where records go that a rule suspects and nothing convicts.",
+)
+@click.option(
+    "--allow",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Keep what people released: a list that cleanse release wrote. Repeatable.",
+)
 @click.option("--repair/--no-repair", default=True, show_default=True, help="Mend text in clean/ where a rule can.")
 @click.option("--engine", default="local", show_default=True, type=click.Choice(["local"]))
 @click.option("--workers", default=0, show_default="one per processor", type=click.IntRange(min=0), metavar="N")
@@ -118,6 +136,7 @@ def scan(
     backend: str | None,
     device: str | None,
     dtype: str | None,
+    loss_scale: float | None,
     budget: float | None,
     **options: Any,
 ) -> None:
@@ -129,7 +148,7 @@ def scan(
     from cleanse.commands.scan import run_scan  # noqa: PLC0415
 
     asked: dict[str, Any] = {"scope": scope, "model": model, "adapter": adapter, "backend": backend}
-    asked |= {"device": device, "dtype": dtype, "budget": budget}
+    asked |= {"device": device, "dtype": dtype, "loss_scale": loss_scale, "budget": budget}
     training: dict[str, Any] = {"trainer": trainer, "max_length": max_length, "truncation": truncation, "loss": loss}
     training |= {"packing": packing, "response_template": response_template}
     training |= {"tokens_per_image": tokens_per_image, "model_vocab_size": model_vocab_size}
@@ -250,6 +269,55 @@ def review(out: Path, *, port: int, open_page: bool) -> None:
     from cleanse.commands.review import run_review  # noqa: PLC0415
 
     run_review(out, port=port, open_page=open_page)
+
+
+@main.command()
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--ids", multiple=True, metavar="ID", help="A record's cleanse_id; @FILE for one per line. Repeatable.")
+@click.option("--rule", "rule_ids", multiple=True, metavar="RULE", help="Records that only these rules hold.")
+@click.option(
+    "--all-below",
+    type=float,
+    metavar="P",
+    help="Records that only the probe convicted, with a confidence (1 - p-value) below P, such as 0.999.",
+)
+@click.option(
+    "--from",
+    "decisions",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Decisions exported from report.html or made in cleanse review.",
+)
+@click.option("--note", default="", metavar="TEXT", help="Why: kept beside the decision.")
+@click.option(
+    "--allow",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    show_default="OUT/allow.json",
+    help="Where the decisions are remembered, for scan --allow.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def release(
+    out: Path,
+    *,
+    ids: tuple[str, ...],
+    rule_ids: tuple[str, ...],
+    all_below: float | None,
+    decisions: Path | None,
+    note: str,
+    allow: Path | None,
+    as_json: bool,
+) -> None:
+    """Move reviewed records of OUT from quarantine back to clean, as they were read and in the input's order.
+
+    The decision is remembered by content, in a list that later scans honour (--allow). It covers the rules that had
+    spoken against the record: another rule holds it again.
+    """
+    from cleanse.commands.release import run_release  # noqa: PLC0415
+
+    run_release(
+        out, ids=ids, rules=rule_ids, all_below=all_below, decisions=decisions, note=note, allow=allow, as_json=as_json
+    )
 
 
 @main.group(cls=Group)

@@ -11,6 +11,7 @@ from cleanse.blocks import RecordBlock
 from cleanse.formats import Format
 from cleanse.probing import sample
 from cleanse.probing.backends import Probe
+from cleanse.probing.half import half_run
 from cleanse.probing.judge import judge, levels
 from cleanse.probing.measure import BASELINE_RECORDS, baseline_windows, figures_of, open_probe
 from cleanse.probing.settings import ProbeSettings
@@ -45,7 +46,9 @@ def witness(
     measured = figures_of(probe, drawn, settings)
     judgement = judge(measured, n_read=n_records, budget=settings.budget, everything=everything)
     table = probe_table(measured, judgement, _NAMES, measured.column("row").to_numpy(), settings)
-    concluded = sorted((finding for _, finding in told(rules, measured, judgement, _NAMES, table)), key=lambda f: f.row)
+    half = half_run(measured, settings.loss_scale).found if settings.fp16 else ()
+    said = told(rules, measured, judgement, _NAMES, table, half)
+    concluded = sorted((finding for _, finding in said), key=lambda f: f.row)
     return findings.table(concluded), table
 
 

@@ -31,15 +31,18 @@ CHUNK = 512  # records
 BASELINE_RECORDS = 2_000  # controls that a unigram baseline is estimated from, where the model has none of its own
 
 FIGURES = ("loss", "max_token_loss", "context_gain", "min_window_gain", "nats_per_byte", "order_gain", "grad_norm")
+HALF_FIGURES = ("activation_amax", "grad_amax", "safe_loss_scale")  # NaN unless the run to come is in half precision
 SCHEMA = pa.schema(
     [
         *(sample.SCHEMA.field(name) for name in ("shard", "row", "suspect", "hash", "script")),
         pa.field("n_tokens", pa.int64()),
         *(pa.field(name, pa.float64()) for name in FIGURES),
+        *(pa.field(name, pa.float64()) for name in HALF_FIGURES),
         pa.field("loss_finite", pa.bool_()),
         pa.field("grad_finite", pa.bool_()),
         pa.field("worst", pa.string()),
         pa.field("problem", pa.string()),
+        pa.field("dtype", pa.string()),  # that the model ran in
         token_losses.FIELD,
     ]
 )
@@ -91,12 +94,14 @@ def figures_of(probe: Probe, drawn: pa.Table, settings: ProbeSettings, shaded: f
         owner += [place] * len(parts)
     suspect, hashes = drawn.column("suspect").to_numpy(), drawn.column("hash").to_numpy()
     shade = suspect & sample.below(hashes, shaded)
-    options = backend(settings.backend).ProbeOptions(token_losses=True) if shade.any() else None
+    options = backend(settings.backend).ProbeOptions(token_losses=bool(shade.any()), amax=settings.fp16)
     evidence_of = probe.gradients(windows, options)
     per_record: list[list[Measured]] = [[] for _ in range(drawn.num_rows)]
     for place, *measured in zip(owner, windows, evidence_of, _order_gains(probe, windows, evidence_of), strict=True):
         per_record[place].append(Measured(*measured))
     rows = [_joined(probe, parts, shade=bool(wanted)) for parts, wanted in zip(per_record, shade, strict=True)]
+    for row in rows:
+        row["dtype"] = probe.info.dtype
     kept = drawn.select(["shard", "row", "suspect", "hash", "script"])
     measures = pa.Table.from_pylist(rows, schema=pa.schema([f for f in SCHEMA if f.name not in kept.column_names]))
     for name in measures.column_names:
@@ -164,7 +169,7 @@ def _joined(probe: Probe, parts: list[Measured], *, shade: bool) -> dict[str, An
     seen = [part for part in parts if part.evidence.n_tokens and not part.evidence.problem]
     problem = next((part.evidence.problem for part in parts if part.evidence.problem), "")
     if not seen:
-        nothing = dict.fromkeys(FIGURES, math.nan)
+        nothing = dict.fromkeys((*FIGURES, *HALF_FIGURES), math.nan)
         return {"n_tokens": 0, **nothing, "loss_finite": True, "grad_finite": True, "worst": "", "problem": problem}
     found = [part.evidence for part in seen]
     tokens = np.array([e.n_tokens for e in found], np.float64)
@@ -185,6 +190,9 @@ def _joined(probe: Probe, parts: list[Measured], *, shade: bool) -> dict[str, An
         "nats_per_byte": mean("nats_per_byte", n_bytes) if n_bytes.all() else math.nan,
         "order_gain": float(np.average(order[ordered], weights=tokens[ordered])) if ordered.any() else math.nan,
         "grad_norm": max((e.grad_norm for e in found), key=_nan_last),
+        "activation_amax": max((e.activation_amax for e in found), key=_nan_last),
+        "grad_amax": max((e.grad_amax for e in found), key=_nan_last),
+        "safe_loss_scale": min(e.safe_loss_scale for e in found),
         "loss_finite": all(e.loss_finite for e in found),
         "grad_finite": all(e.grad_finite for e in found),
         "worst": _excerpt(probe, window.ids, worst.max_token_index),

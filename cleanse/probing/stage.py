@@ -15,6 +15,7 @@ from cleanse.engines.job import Job
 from cleanse.evidence import Between
 from cleanse.facts import Corpus
 from cleanse.probing import measure, sample, token_losses
+from cleanse.probing.half import half_run
 from cleanse.probing.judge import Judgement, judge, levels
 from cleanse.probing.settings import ProbeSettings
 from cleanse.probing.telling import probe_table, told
@@ -125,7 +126,8 @@ class ProbeStage:
         table = probe_table(measured, judgement, names, rows, self._settings)
         with committed(state.out / "probe.parquet") as temporary:
             pq.write_table(table, temporary, compression="zstd")
-        found = told(self._rules, measured, judgement, names, table)
+        half = half_run(measured, self._settings.loss_scale) if self._settings.fp16 else None
+        found = told(self._rules, measured, judgement, names, table, half.found if half else ())
         for unit in between.units:
             mine = {shard.index for shard in unit.shards}
             _commit_findings(state, unit, [pair for pair in found if pair[0] in mine])
@@ -142,7 +144,8 @@ class ProbeStage:
             "level_others": judgement.level_others,
             "smallest_p": max((c.smallest_p for c in judgement.calibrations), default=None),
             "problems": sum(problem != "" for problem in measured.column("problem").to_pylist()),
-            "notes": list(judgement.notes),
+            "median_safe_loss_scale": half.median_safe_scale if half and half.median_safe_scale > 0 else None,
+            "notes": [*judgement.notes, *(half.notes if half else ())],
         }
         write_json(state.folder / ACCOUNT, account)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from cleanse.probing.half import Half
 from cleanse.probing.judge import Judgement, in_words
+from cleanse.probing.measure import HALF_FIGURES
 from cleanse.probing.settings import ProbeSettings
 from cleanse.records import Finding
 from cleanse.rulepacks import RuleSet
@@ -49,21 +51,30 @@ def probe_table(
             "nats_per_byte": measured.column("nats_per_byte"),
             "order_gain": measured.column("order_gain"),
             "grad_norm": measured.column("grad_norm"),
+            **{name: measured.column(name) for name in HALF_FIGURES},
             "p_value": judgement.p_values,
             "loss_finite": measured.column("loss_finite"),
             "grad_finite": measured.column("grad_finite"),
             "worst": measured.column("worst"),
             "problem": measured.column("problem"),
-            "dtype": [settings.dtype] * len(rows),
+            "dtype": measured.column("dtype"),
             "token_losses": measured.column("token_losses"),
         }
     )
 
 
-def told(
-    rules: RuleSet, measured: pa.Table, judgement: Judgement, names: Mapping[int, str], table: pa.Table
+def told(  # noqa: PLR0917 - what was measured, concluded and called
+    rules: RuleSet,
+    measured: pa.Table,
+    judgement: Judgement,
+    names: Mapping[int, str],
+    table: pa.Table,
+    half: Sequence[Half] = (),
 ) -> list[tuple[int, Finding]]:
-    """(shard, finding) for every convicted record, every suspect that was not, and every batch that spikes."""
+    """(shard, finding) for every convicted record, every suspect that was not, and every batch that spikes.
+
+    Also for every record that half precision does not bear, where this was asked.
+    """
     found: list[tuple[int, Finding]] = []
     suspect = measured.column("suspect").to_numpy()
     shards, rows = measured.column("shard").to_numpy(), measured.column("row").to_numpy()
@@ -94,6 +105,14 @@ def told(
             escape(worst[i])[:160],
         )
         found.append((int(shards[i]), finding))
+    for one in half:
+        rule = rules.evidence_rule(one.conclusion)
+        source, row = names[int(shards[one.row])], int(rows[one.row])
+        nowhere = (rule.action.value, "", None, None)
+        finding = Finding(
+            source, row, rule.id, *nowhere, one.value, one.limit, one.message, escape(worst[one.row])[:160]
+        )
+        found.append((int(shards[one.row]), finding))
     return found + _batches(rules, measured, names, table)
 
 

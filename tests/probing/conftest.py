@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ class FakeProbe:
     """Words are tokens. A text that holds "spike" has a high loss, one that holds "nan" none at all."""
 
     has_baseline = True
-    info = SimpleNamespace(as_dict=dict)
+    info = SimpleNamespace(as_dict=dict, dtype="float32")
 
     def __init__(self) -> None:
         self.words: list[str] = []
@@ -65,6 +66,9 @@ class FakeProbe:
             min_window_gain=4 - loss,
             nats_per_byte=loss / 5,
             grad_norm=float(np.exp(draw.normal() * 0.1)),
+            activation_amax=1e5 if "wide" in record.text else 50.0,
+            grad_amax=(amax := 100.0 if "steep" in record.text else 0.01),
+            safe_loss_scale=2.0 ** math.floor(math.log2(65504 / amax)),
             loss_finite=bool(np.isfinite(loss)),
             grad_finite=True,
             token_losses=np.full(max(n - 1, 0), loss, np.float32),

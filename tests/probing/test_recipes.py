@@ -70,3 +70,9 @@ def test_auto_goes_on_without_a_framework_and_options_insist(monkeypatch: pytest
         settle("auto", {"budget": 0.01})
     with pytest.raises(UsageError, match="not installed"):
         settle("thorough", {})
+
+
+def test_fp16_is_the_precision_of_the_run_to_come_not_of_the_probe() -> None:
+    asked, _ = settle("auto", {"dtype": "fp16", "loss_scale": 128.0})
+    assert asked is not None
+    assert (asked.dtype, asked.fp16, asked.loss_scale) == ("auto", True, 128.0)

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cleanse.config import ScanConfig
+from cleanse.errors import UsageError
 from cleanse.pipeline import scan
 from cleanse.probing.settings import ProbeSettings
 from cleanse.sources import ReadOptions
@@ -138,3 +139,53 @@ def test_controls_do_not_depend_on_shards(fake_probe: None, tmp_path: Path, pack
         probed.append([repr(row) for row in pq.read_table(out / "probe.parquet").to_pylist()])
     assert probed[0] == probed[1] == probed[2]
     assert len(probed[0]) < 1_500
+
+
+def test_half_precision_is_predicted_where_it_is_asked_for(fake_probe: None, tmp_path: Path, pack: Path) -> None:
+    rng = random.Random(1)
+    odd = {40: "wide " + sentence(rng, 30), 77: "steep " + sentence(rng, 30)}
+    data = write(tmp_path / "d.jsonl", 400, odd)
+
+    def found(out: str, **settings: object) -> dict[int, tuple[str, str]]:
+        _, findings = run(data, tmp_path / out, pack, scope="all", budget=0.01, **settings)
+        half = ("probe.fp16-overflow", "probe.loss-scale")
+        return {int(str(f["row"])): (str(f["rule"]), str(f["message"])) for f in findings if f["rule"] in half}
+
+    assert found("o0") == {}
+    dynamic = found("o1", fp16=True)
+    assert {row: rule for row, (rule, _) in dynamic.items()} == {40: "probe.fp16-overflow", 77: "probe.loss-scale"}
+    assert "activation of 100,000" in dynamic[40][1]
+    assert "it bears in fp16 is 512, where the median record bears 4.1943e+06" in dynamic[77][1]
+    static = found("o2", fp16=True, loss_scale=1024.0)
+    assert static[77][0] == "probe.fp16-overflow"
+    probed = pq.read_table(tmp_path / "o2" / "probe.parquet")
+    assert probed.column("safe_loss_scale")[77].as_py() == 512
+    # A scale that ordinary records do not bear is the run's fault, and no record is quarantined for it.
+    assert {row: rule for row, (rule, _) in found("o3", fp16=True, loss_scale=2.0**24).items()} == {
+        40: "probe.fp16-overflow",
+        77: "probe.loss-scale",
+    }
+    summary = json.loads((tmp_path / "o3" / "summary.json").read_text())
+    assert any("the run is at fault" in note for note in summary["evidence"]["probe"]["notes"])
+
+
+def test_suspects_of_earlier_witnesses_are_replayed_too(fake_probe: None, tmp_path: Path) -> None:
+    rng = random.Random(1)
+    flood = "One record that stands in the corpus again and again. " + sentence(rng, 30)
+    path = write(tmp_path / "d.jsonl", 400, dict.fromkeys(range(100, 220), flood))
+    config = ScanConfig(
+        (str(path),), tmp_path / "o", packs=("probe",), probe=ProbeSettings(scope="suspects", budget=0.01), workers=1
+    )
+    result = scan(config)
+    findings = pq.read_table(tmp_path / "o" / "findings.parquet").to_pylist()
+    suspected = {f["row"] for f in findings if f["rule"] == "corpus.flood"}
+    assert len(suspected) > 100
+    probed = pq.read_table(tmp_path / "o" / "probe.parquet").to_pylist()
+    assert {row["row"] for row in probed if row["role"] == "suspect"} == suspected
+    assert result.summary["evidence"]["probe"]["suspects"] == len(suspected)
+
+
+@pytest.mark.parametrize("given", [{"loss_scale": 1024.0}, {"fp16": True, "loss_scale": -1.0}])
+def test_a_loss_scale_needs_half_precision(given: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match="loss scale"):
+        ProbeSettings(**given)
