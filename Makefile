@@ -43,7 +43,7 @@ lowest: $(LOWEST)/.installed
 
 # mindspore: its tests in an environment of NumPy 1, with torch beside it as the reference.
 mindspore: $(MINDSPORE)/.installed
-	$(MINDSPORE)/bin/python -m pytest -q tests/probes_mindspore tests/replay/test_mindspore_orders.py
+	$(MINDSPORE)/bin/python -m pytest -q tests/probes_mindspore tests/replay/test_mindspore_orders.py tests/plug/test_mindspore_filter.py
 
 $(VENV)/.installed: pyproject.toml constraints/tested.txt
 	$(PYTHON) -m venv $(VENV)

@@ -1,18 +1,22 @@
-"""The scan as a function call."""
+"""The commands as function calls."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cleanse.config import ScanConfig
+from cleanse.errors import UsageError
 from cleanse.pipeline import scan as run
 from cleanse.probing.recipes import settle
 from cleanse.sources import ReadOptions
 from cleanse.summary import ScanResult
 from cleanse.trainer_view.asking import token_source
+
+if TYPE_CHECKING:
+    from cleanse.reviewing.release import Released
 
 
 def scan(
@@ -93,3 +97,50 @@ def scan(
             read=ReadOptions(max_record_bytes=max_record_bytes, input_format=input_format),
         )
     )
+
+
+def release(
+    out: str | os.PathLike[str],
+    *,
+    ids: Sequence[str] = (),
+    rules: Sequence[str] = (),
+    all_below: float | None = None,
+    decisions: str | os.PathLike[str] | None = None,
+    note: str = "",
+    allow: str | os.PathLike[str] | None = None,
+) -> Released:
+    """Moves reviewed records of a finished scan from quarantine back to clean, as ``cleanse release`` does.
+
+    They take their places in the input's order, exactly as they were read; counts, findings and the report follow. A
+    process that is killed has either changed nothing, or the next command on ``out`` carries the change to its end.
+
+    Args:
+        out: the output folder of a finished scan.
+        ids: the column ``cleanse_id`` of the records.
+        rules: release the records that these rules, and no others, hold.
+        all_below: release the records that only the probe convicted, with a confidence (1 - p-value) below this.
+        decisions: a file of decisions, as the report exports it and ``cleanse review`` writes it.
+        note: why, kept beside the decision where the file of decisions has no note of its own.
+        allow: the list that remembers contents and reasons for later scans; ``OUT/allow.json`` by default.
+
+    Raises:
+        UsageError: nothing is named, an id is unknown, or a record has no form; nothing was changed.
+        CleanseError: there is no finished scan, or another command is at work in ``out``.
+    """
+    from cleanse.report.decisions import load  # noqa: PLC0415 - only where records are reviewed
+    from cleanse.reviewing.release import release as run_release  # noqa: PLC0415
+    from cleanse.reviewing.selection import Wanted  # noqa: PLC0415
+
+    if decisions is not None and not Path(decisions).is_file():
+        raise UsageError(f"there is no file {os.fspath(decisions)}: expected the decisions that the report exports")
+    decided = load(Path(decisions)) if decisions is not None else {}
+    notes = {id_: decision.note for id_, decision in decided.items() if decision.decision == "release"}
+    wanted = Wanted(
+        ids=[*dict.fromkeys([*ids, *notes])],
+        rules=rules,
+        all_below=all_below,
+        notes=notes,
+        note=note,
+        decided=decisions is not None,
+    )
+    return run_release(Path(out), wanted, None if allow is None else Path(allow))

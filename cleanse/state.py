@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from cleanse.atomic import read_json, sweep, write_json
 from cleanse.config import differences
 from cleanse.errors import CleanseError, NoRecordsError, UsageError
+from cleanse.reviewing.journal import finish, is_pending
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -42,14 +43,15 @@ class RunState:
         _refuse_foreign(out)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = _lock(self.folder / "lock", out)
+            self._lock = lock(self.folder / "lock", out)
         except OSError as error:
             raise CleanseError(
                 f"cannot write to the output folder {out}: {error.strerror}; choose another with -o"
             ) from error
         try:
-            self._run = self._load(dict(identity))
             sweep(self.folder)
+            finish(self.out, self.folder)  # a release that was interrupted after it was decided
+            self._run = self._load(dict(identity))
         except BaseException:
             self.close()
             raise
@@ -171,6 +173,21 @@ def unit_path(folder: Path, stage: str, unit: int, suffix: str) -> Path:
     return folder / stage / f"{unit:06d}{suffix}"
 
 
+def carry_on(out: Path) -> None:
+    """Carries a release to its end that a process began and did not live to finish.
+
+    Raises CleanseError where another command is at work in ``out``.
+    """
+    folder = out / FOLDER
+    if not is_pending(folder):
+        return
+    descriptor = lock(folder / "lock", out)
+    try:
+        finish(out, folder)
+    finally:
+        os.close(descriptor)
+
+
 def _refuse_foreign(out: Path) -> None:
     """Raises UsageError unless ``out`` is free or ours."""
     try:
@@ -189,15 +206,18 @@ def _refuse_foreign(out: Path) -> None:
     raise UsageError(f"the output folder {out} is not empty and was not written by cleanse: name a new folder with -o")
 
 
-def _lock(path: Path, out: Path) -> int:
-    """A file descriptor that holds the lock until it is closed or the process ends, in whatever way."""
+def lock(path: Path, out: Path) -> int:
+    """A file descriptor that holds the lock until it is closed or the process ends, in whatever way.
+
+    Raises CleanseError where another process has it.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
         os.close(descriptor)
-        raise CleanseError(f"another scan (process {holder}) is writing to {out}: wait for it to end") from None
+        raise CleanseError(f"another command (process {holder}) is writing to {out}: wait for it to end") from None
     except OSError as error:
         if error.errno not in {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS}:
             os.close(descriptor)

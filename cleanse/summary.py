@@ -17,10 +17,11 @@ from cleanse.formats import Format
 from cleanse.records import Action
 from cleanse.sources import Plan
 from cleanse.splitting import RuleTally, SplitFacts, Tally
-from cleanse.state import RunState
+from cleanse.state import RunState, carry_on
 
 if TYPE_CHECKING:
     import datasets
+    import polars as pl
     import pyarrow as pa
 
 FILE = "summary.json"
@@ -37,7 +38,8 @@ class ScanResult:
     quarantined: int
     suspected: int  # with a suspicion or a proof, wherever they ended
     repaired: int  # in clean/ with a repair rule's finding
-    findings: int
+    released: int  # held by rules, and in clean/ by a person's decision
+    n_findings: int
     rules: Mapping[str, RuleTally]
     summary: Mapping[str, Any]  # the content of summary.json
     already_done: bool = False  # this call found a finished run of the same command
@@ -55,6 +57,29 @@ class ScanResult:
         import pyarrow.parquet as pq  # noqa: PLC0415 - not needed to look at the counts
 
         return pq.read_table(self.out / "findings.parquet")
+
+    def findings(self) -> pl.DataFrame:
+        """All findings as a polars frame, by source and row; ``.to_pandas()`` makes it one of pandas."""
+        return _frame(self.out / "findings.parquet")
+
+    def probe(self) -> pl.DataFrame:
+        """What the probe measured, one row per replayed record: loss (nats per token), gradient norm, p-value, ...
+
+        Raises CleanseError where the scan had no probe, or nothing was suspect.
+        """
+        return _frame(self.out / "probe.parquet", "this scan had no probe, or no record was suspect")
+
+    def triggers(self) -> pl.DataFrame:
+        """Candidates for planted triggers, ranked. Raises CleanseError where the scan did not look for them."""
+        return _frame(self.out / "triggers.parquet", "this scan did not look across records (--no-corpus)")
+
+
+def _frame(path: Path, absent: str = "the scan did not finish, or it was removed") -> pl.DataFrame:
+    if not path.exists():
+        raise CleanseError(f"there is no {path}: {absent}")
+    import polars as pl  # noqa: PLC0415 - only where frames are asked for
+
+    return pl.read_parquet(path)
 
 
 def _load(folder: Path) -> datasets.Dataset:
@@ -93,13 +118,12 @@ def summarise(
             f"{corpus.n_read} records were read first and {total.read} again, {total.clean} are clean and "
             f"{total.quarantined} quarantined: these must agree. Did an input change during the scan?"
         )
-    ranked = dict(sorted(rules.items(), key=lambda item: (-item[1].quarantined, -item[1].findings, item[0])))
     n_findings = sum(tally.findings for tally in rules.values())
     summary = {
         "counts": {**vars(total), "blank_lines": corpus.n_blank, "bytes": corpus.n_bytes, "findings": n_findings},
-        "rules": {
-            rule: {"action": actions.get(rule, Action.REJECT.value), **vars(tally)} for rule, tally in ranked.items()
-        },
+        "rules": ranked(
+            {rule: {"action": actions.get(rule, Action.REJECT.value), **vars(tally)} for rule, tally in rules.items()}
+        ),
         "sources": [
             {
                 "name": source.name,
@@ -123,11 +147,19 @@ def summarise(
     return load_result(state.out)
 
 
+def ranked(rules: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Accounts of rules: those that hold most first, then those that found most."""
+    return dict(sorted(rules.items(), key=lambda item: (-item[1]["quarantined"], -item[1]["findings"], item[0])))
+
+
 def load_result(out: Path, *, already_done: bool = False) -> ScanResult:
     """The result that lies in an output directory.
 
+    A release that was interrupted after it was decided is carried to its end.
+
     Raises CleanseError when there is none, or the scan that writes it has not ended.
     """
+    carry_on(out)
     try:
         summary = read_json(out / FILE)
     except FileNotFoundError:
@@ -142,7 +174,8 @@ def load_result(out: Path, *, already_done: bool = False) -> ScanResult:
         quarantined=counts["quarantined"],
         suspected=counts["suspected"],
         repaired=counts["repaired"],
-        findings=counts["findings"],
+        released=counts["released"],
+        n_findings=counts["findings"],
         rules={rule: RuleTally(**_counts(tally)) for rule, tally in summary["rules"].items()},
         summary=summary,
         already_done=already_done,

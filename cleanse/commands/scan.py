@@ -44,6 +44,7 @@ def run_scan(
     corpus: bool,
     dedup: str,
     suspects: str,
+    allow: tuple[Path, ...],
     repair: bool,
     engine: str,
     workers: int,
@@ -67,6 +68,7 @@ def run_scan(
         corpus=corpus,
         dedup=dedup,
         suspects=suspects,
+        allow=allow,
         repair=repair,
         emit=tuple(kind.strip() for kind in emit.split(",") if kind.strip()),
         engine=engine,
@@ -107,7 +109,7 @@ def _met(fail_on: str, result: ScanResult, packs: tuple[str, ...]) -> bool:
     if fail_on == "suspect":
         return result.suspected > 0
     if fail_on == "note":
-        return result.findings > 0
+        return result.n_findings > 0
     repairs = {rule.id for rule in load_packs(packs).rules if rule.action.severity >= Action.REPAIR.severity}
     return result.suspected > 0 or any(rule in repairs for rule in result.rules)
 

@@ -58,13 +58,15 @@ class Batch:
 
 
 def batch_of(given: Any, options: ReadOptions) -> Batch:
-    """The records of an Arrow table, a ``datasets`` batch, a pandas or polars frame, or a mapping of columns.
+    """The records of an Arrow table, a ``datasets`` batch, a pandas or polars frame, a mapping of columns, or a list.
 
     Raises UsageError for a single record, or for anything else that is no batch.
     """
     table = _table_of(given)
     if table is not None:
         return Batch(table, {}, table.num_rows, block_of_table(table, options))
+    if isinstance(given, (list, tuple)) and all(isinstance(record, Mapping) for record in given):
+        given = {name: [record.get(name) for record in given] for name in dict.fromkeys(n for r in given for n in r)}
     if not isinstance(given, Mapping) or type(given).__name__ == "LazyRow":
         raise _no_batch(given)
     columns = {str(name): _values(name, values) for name, values in given.items()}

@@ -119,7 +119,7 @@ class Filter:
         """Which records of a batch to keep.
 
         Args:
-            batch: a mapping of columns, an Arrow table, a pandas or polars frame.
+            batch: a mapping of columns, an Arrow table, a pandas or polars frame, or a list of records.
 
         Raises:
             UsageError: this is no batch.
