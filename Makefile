@@ -45,6 +45,11 @@ lowest: $(LOWEST)/.installed
 mindspore: $(MINDSPORE)/.installed
 	$(MINDSPORE)/bin/python -m pytest -q tests/probes_mindspore tests/replay/test_mindspore_orders.py tests/plug/test_mindspore_filter.py
 
+# docs: the pages that are made from rules and code.
+docs: $(VENV)/.installed
+	$(BIN)/python -m scripts.rules_page
+	$(BIN)/python -m scripts.api_page
+
 $(VENV)/.installed: pyproject.toml constraints/tested.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -U pip

@@ -18,7 +18,7 @@ from cleanse.formats import Format, detect
 from cleanse.mending import mend, wanted
 from cleanse.plug.batches import Batch, batch_of
 from cleanse.plug.judging import HEAD, Judge, Judged, Settings, restore
-from cleanse.plug.telling import annotations
+from cleanse.plug.telling import columns_of
 from cleanse.probing.recipes import settle
 from cleanse.reviewing.allow import AllowList
 from cleanse.rulepacks import PackText, load_packs
@@ -50,6 +50,7 @@ class Filter:
         tokenizer: str | None = None,
         chat_template: str | None = None,
         training: Mapping[str, Any] | None = None,
+        glitch_tokens: str | None = None,
         probe: str = "none",
         probe_options: Mapping[str, Any] | None = None,
         suspects: str = "keep",
@@ -63,9 +64,11 @@ class Filter:
             format: how columns make a training record; "auto" looks at the first records of each batch (``like``
                 looks at those of a dataset once).
             text_column: judge this column as plain text instead.
-            tokenizer: path or hub id of the tokenizer whose view of the data is to be checked.
+            tokenizer: path or hub id of the tokenizer whose view of the data is to be checked; "none" for no such
+                checks. Without it the embedded model's is used where the probe runs with it.
             chat_template: a template, or the file of one, instead of the tokenizer's own.
             training: the trainer's settings, arguments of ``cleanse.trainer_view.TrainerSettings.of``.
+            glitch_tokens: file of under-trained tokens, one a line, as text or as id.
             probe: "none", "auto", or a recipe: suspects of a batch are replayed beside its other records.
             probe_options: settings of ``cleanse.probing.settings.ProbeSettings``; ``{"scope": "all"}`` measures
                 every record.
@@ -79,11 +82,12 @@ class Filter:
         """
         if suspects not in SUSPECTS:
             raise UsageError(f"suspects is {suspects!r}: expected one of {', '.join(SUSPECTS)}")
+        asked = settle(probe, probe_options or {})[0]
         settings = Settings(
             format=format,
             text_column=text_column,
-            tokens=token_source(tokenizer, chat_template, training),
-            probe=settle(probe, probe_options or {})[0],
+            tokens=token_source(tokenizer, chat_template, training, glitch_list=glitch_tokens, probe=asked),
+            probe=asked,
             policy=Policy(hold_suspects=suspects == "quarantine"),
             allow=AllowList.read(map(Path, allow)),
             read=ReadOptions(max_record_bytes=max_record_bytes),
@@ -142,7 +146,7 @@ class Filter:
         Takes what a call takes and raises what it raises; UsageError too where columns of these names are there.
         """
         taken, judged = self._judged(batch)
-        added = annotations(judged, taken.n_records, probed=self._judge.settings.probe is not None)
+        added = columns_of(judged, taken.n_records, probed=self._judge.settings.probe is not None)
         there = sorted(set(added.column_names) & set(taken.names))
         if there:
             raise UsageError(f"the data has columns {', '.join(there)} already: remove or rename them first")

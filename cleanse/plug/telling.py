@@ -12,7 +12,7 @@ FINDING = pa.struct([pa.field(f.name, f.type) for f in FINDINGS_SCHEMA if f.name
 FIGURES = {"cleanse_loss": "loss", "cleanse_grad_norm": "grad_norm", "cleanse_p_value": "p_value"}
 
 
-def annotations(judged: Judged, n_records: int, *, probed: bool) -> pa.Table:
+def columns_of(judged: Judged, n_records: int, *, probed: bool) -> pa.Table:
     """The columns that ``Filter.annotate`` adds: always of these types, however empty a batch is."""
     verdict = np.full(n_records, "keep", object)
     verdict[judged.verdicts.mended] = "repair"
