@@ -8,7 +8,7 @@ sees the batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -136,6 +136,13 @@ def _replace(owner: Any, name: str, ours: Callable[..., Any]) -> None:
     setattr(owner, name, ours)
 
 
+@torch.no_grad()
+def parameter_norm(parameters: Iterable[torch.Tensor]) -> float:
+    """L2 norm over all parameters together (of this rank's part, where they are sharded)."""
+    norms = [torch.linalg.vector_norm(p.detach(), dtype=torch.float32) for p in parameters if p.numel()]
+    return float(torch.linalg.vector_norm(torch.stack([n.to(norms[0].device) for n in norms]))) if norms else 0.0
+
+
 class _Watch(TrainerCallback):
     """Takes the rows off the batch, the loss and the norm from the step, and carries out what the guard answers."""
 
@@ -145,6 +152,7 @@ class _Watch(TrainerCallback):
         self._losses: list[torch.Tensor] = []
         self._norm: float | None = None
         self._said: Judgement | None = None
+        self._scalars: dict[str, float | None] = {}
         self._train = trainer.training_step
         self._clip = trainer.accelerator.clip_grad_norm_
         _replace(trainer, "training_step", self._training_step)
@@ -175,10 +183,14 @@ class _Watch(TrainerCallback):
             # nothing was clipped: clipping at infinity gives the norm and changes nothing
             self._norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), math.inf))
         scaler = getattr(self._trainer.accelerator, "scaler", None)
+        scale = float(scaler.get_scale()) if scaler is not None else None
+        size = parameter_norm(model.parameters()) if model is not None else None
+        self._scalars = {"cleanse/param_norm": size, "cleanse/loss_scale": scale}
         self._said = self._guard.step(
             loss=loss,
             grad_norm=self._norm,
-            loss_scale=float(scaler.get_scale()) if scaler is not None else None,
+            param_norm=size,
+            loss_scale=scale,
             learning_rate=float(optimizer.param_groups[0]["lr"]) if optimizer is not None else None,
             step=state.global_step + 1,
         )
@@ -203,10 +215,13 @@ class _Watch(TrainerCallback):
                 parameter.grad = None
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Tell the Trainer's reporters (TensorBoard, Weights & Biases) about a spike."""
+        """Tell the Trainer's reporters (TensorBoard, Weights & Biases): of a spike at once, else when a log is due."""
         del args, state, kwargs
+        due = control.should_log
+        scalars = {name: value for name, value in self._scalars.items() if value is not None} if due else {}
         if self._said is not None and self._said.spike:
-            due = control.should_log  # a log of ours would count as the one that this step is due
-            self._trainer.log({"cleanse/spike": 1.0, "cleanse/skipped": float(self._said.answer.value != "go_on")})
-            control.should_log = due
+            scalars |= {"cleanse/spike": 1.0, "cleanse/skipped": float(self._said.answer.value != "go_on")}
+        if scalars:
+            self._trainer.log(scalars)
+            control.should_log = due  # a log of ours would count as the one that this step is due
         self._said = None

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 class GuardedTrainStep(nn.TrainOneStepCell):  # type: ignore[misc]  # MindSpore ships no types
-    """Forward, backward, norm, clip, update. Returns (loss, gradient norm before clipping, unscaled).
+    """Forward, backward, norm, clip, update. Returns (loss, gradient norm, parameter norm).
+
+    The gradient's norm is unscaled and from before clipping, the parameters' from before the update.
 
     An update whose norm is not finite is not made. Gradients are reduced over the ranks first, as
     ``nn.TrainOneStepCell`` does.
@@ -59,6 +61,10 @@ class GuardedTrainStep(nn.TrainOneStepCell):  # type: ignore[misc]  # MindSpore 
         for gradient in gradients:
             square = square + ops.square(gradient.astype(ms.float32) / self.loss_scale).sum()
         norm = ops.sqrt(square)
+        size = ops.zeros((), ms.float32)
+        for weight in self.weights:
+            size = size + ops.square(weight.astype(ms.float32)).sum()
+        size = ops.sqrt(size)
         factor = 1.0 / self.loss_scale
         if self.max_grad_norm > 0.0:
             factor = factor * ops.minimum(ops.ones_like(norm), self.max_grad_norm / (norm + 1e-6))
@@ -67,7 +73,7 @@ class GuardedTrainStep(nn.TrainOneStepCell):  # type: ignore[misc]  # MindSpore 
             scaled = (*scaled, (gradient * factor).astype(gradient.dtype))
         if ops.isfinite(norm):
             loss = ops.depend(loss, self.optimizer(scaled))
-        return loss, norm
+        return loss, norm, size
 
 
 class GuardCallback(ms.Callback):  # type: ignore[misc]
@@ -100,10 +106,11 @@ class GuardCallback(ms.Callback):  # type: ignore[misc]
     def on_train_step_end(self, run_context: Any) -> None:
         """Judge the step."""
         parameters = run_context.original_args()
-        loss, norm = parameters.net_outputs[:2]
+        loss, norm, *size = parameters.net_outputs
         judged = self._guard.step(
             loss=float(loss.asnumpy()),
             grad_norm=float(norm.asnumpy()),
+            param_norm=float(size[0].asnumpy()) if size else None,
             loss_scale=self._loss_scale,
             step=int(parameters.cur_step_num),
         )

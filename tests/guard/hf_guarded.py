@@ -74,11 +74,20 @@ def run(out, case):
     rules = SpikeRules(max_loss=max_loss, max_z=2.0, window=4, min_history=4)  # the run is short, its loss still falls
     guard = Guard(out / "guard", action=case.get("action", "go_on"), rules=rules)
     guard.attach(trainer, SkipList(frozenset(case["skip"])) if case.get("skip") else None)
+    start = sum(float(p.detach().double().square().sum()) for p in trainer.model.parameters()) ** 0.5
     trainer.train(resume_from_checkpoint=str(out / "trainer" / case["resume"]) if case.get("resume") else None)
     trainer.evaluate()
     total = {name: float(p.detach().double().sum()) for name, p in trainer.model.named_parameters()}
     (out / f"{case.get('out', 'fed')}.{rank}.json").write_text(
-        json.dumps({"fed": fed, "log": trainer.state.log_history, "sums": total, "steps": trainer.state.global_step})
+        json.dumps(
+            {
+                "fed": fed,
+                "log": trainer.state.log_history,
+                "sums": total,
+                "steps": trainer.state.global_step,
+                "norm_at_start": start,
+            }
+        )
     )
 
 

@@ -69,6 +69,11 @@ def test_the_ledger_has_the_rows_and_the_figures_of_the_trainer(runs):
         assert figures["loss"] == pytest.approx(entry["loss"], abs=1e-3)
         assert figures["grad_norm"] == pytest.approx(entry["grad_norm"], rel=1e-4)
         assert figures["learning_rate"] == pytest.approx(entry["learning_rate"])
+    told = {e["step"]: e["cleanse/param_norm"] for e in run["log"] if "cleanse/param_norm" in e}
+    recorded = {f["step"]: f["param_norm"] for f in ledger.figures()}
+    assert told == pytest.approx(recorded)  # what TensorBoard and Weights & Biases are given
+    assert len(told) == 12
+    assert recorded[1] == pytest.approx(run["norm_at_start"], rel=1e-5)
 
 
 def test_the_damaged_row_s_step_is_told_with_its_rows(runs):

@@ -53,6 +53,7 @@ def test_the_ledger_has_the_rows_and_the_norm_before_clipping(tmp_path, mode):
         norm = float(np.linalg.norm(gradient))
         assert figures["loss"] == pytest.approx(float((residual**2).mean()), rel=1e-3, abs=1e-6)
         assert figures["grad_norm"] == pytest.approx(norm, rel=1e-3, abs=1e-5)
+        assert figures["param_norm"] == pytest.approx(float(np.linalg.norm([*weight, bias])), rel=1e-4)
         update = 0.01 * gradient * min(1.0, 0.5 / (norm + 1e-6))
         weight, bias = weight - update[:4], bias - update[4]
     assert net.weight.asnumpy()[0] == pytest.approx(weight, rel=1e-4)
