@@ -15,8 +15,8 @@ the controls, P(p <= budget) <= budget, whatever the model, the figures or the q
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,8 @@ SCRIPT_PRIOR = 8.0  # controls of a script that weigh as much as the common base
 MIN_FIT = 24  # fewer controls than this cannot carry a baseline at all
 TAIL_SHARE = 0.05  # of the fitting controls make a tail
 MIN_TAIL = 8  # ... but at least so many
+STRATA = (16.0, 64.0)  # tokens: one-word answers have other tails than long texts
+MIN_STRATUM = 60  # fitting controls that carry tails of their own
 _IRLS_STEPS = 12
 _TINY = 1e-9
 
@@ -192,21 +194,58 @@ class Deviation:
 
 
 @dataclass(frozen=True)
+class Pattern:
+    """What a kind of damage does to several figures at once: each goes to its side, 1 up or -1 down."""
+
+    parts: tuple[tuple[str, int], ...]
+    share: float  # of the false alarms that may be spent on it
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """In which respects a record can be odd.
+
+    ``sides`` of a figure that are scored alone, by its name; both where it is not named. Patterns get their shares of
+    the false alarms; single figures and the joint distance get equal parts of what is left.
+    """
+
+    sides: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    patterns: tuple[Pattern, ...] = ()
+
+    def among(self, names: Sequence[str]) -> Scoring:
+        """What of this can be said with these figures alone."""
+        return Scoring(self.sides, tuple(p for p in self.patterns if {name for name, _ in p.parts} <= set(names)))
+
+    def oddities(self, names: Sequence[str], deviates: Floats, joint: Floats) -> Floats:
+        """All that is scored, (records, oddities), larger being odder; NaN where nothing was measured."""
+        columns = [side * deviates[:, j] for j, name in enumerate(names) for side in self.sides.get(name, (1, -1))]
+        for pattern in self.patterns:
+            sides = [side * deviates[:, names.index(name)] for name, side in pattern.parts]
+            columns.append(_mean_of_known(np.column_stack(sides)))
+        return np.column_stack([*columns, joint]).astype(np.float64)
+
+    def log_shares(self, names: Sequence[str]) -> Floats:
+        """Of every oddity, in their order: the logarithm of its share of the false alarms (Bonferroni's bound)."""
+        n_single = sum(len(self.sides.get(name, (1, -1))) for name in names)
+        rest = (1.0 - sum(pattern.share for pattern in self.patterns)) / (n_single + 1)
+        return np.log([*[rest] * n_single, *(pattern.share for pattern in self.patterns), rest]).astype(np.float64)
+
+
+@dataclass(frozen=True)
 class Calibration:
     """Baselines of every figure and the ranked scores of controls they were not fitted on."""
 
     names: tuple[str, ...]
+    scoring: Scoring
     baselines: tuple[_Baseline, ...]
     mixing: Floats  # (figures, figures) whitening of the deviates, for the joint distance
-    low_together: tuple[tuple[int, ...], ...]  # figures, by place, whose mean deviate is scored as one
-    tails: tuple[_Tail, ...]  # of every oddity in the order of ``_oddities``
+    tails: tuple[tuple[_Tail, ...], ...]  # by stratum of length, of every oddity
     ranked: Floats  # ascending scores of the ranking controls
 
     @classmethod
-    def fit(cls, fit: FigureTable, rank: FigureTable, low_together: Sequence[Sequence[str]] = ()) -> Calibration:
+    def fit(cls, fit: FigureTable, rank: FigureTable, scoring: Scoring | None = None) -> Calibration:
         """Fits baselines, mixing and tails on one set of controls and ranks the scores of another.
 
-        ``low_together`` names figures that damage is known to lower together: a little of each is then odd.
         The promise holds for records that are exchangeable with ``rank``; all else only decides how sharp it is.
         Raises ValueError when the controls cannot carry a baseline (see ``MIN_FIT``).
         """
@@ -218,32 +257,29 @@ class Calibration:
         covariance = np.cov(clipped, rowvar=False).reshape(len(fit.names), len(fit.names))
         shrunk = 0.8 * covariance + 0.2 * np.diag(np.diag(covariance)) + 1e-6 * np.eye(len(covariance))
         mixing = np.linalg.inv(np.linalg.cholesky(shrunk)).T
-        together = tuple(tuple(fit.names.index(name) for name in group) for group in low_together)
-        made = cls(fit.names, baselines, mixing, together, (), np.empty(0))
-        made = replace(made, tails=tuple(_Tail.fit(column) for column in made._oddities(deviates).T))
+        made = cls(fit.names, (scoring or Scoring()).among(fit.names), baselines, mixing, (), np.empty(0))
+        made = replace(made, tails=_tails(made._oddities(fit), _stratum(fit.n_tokens)))
         return replace(made, ranked=np.sort(made.scores(rank)))
 
-    def _oddities(self, deviates: Floats) -> Floats:
-        """All that is scored, (records, oddities), larger being odder; NaN where nothing was measured.
-
-        Both sides of every figure, the joint distance, and the low side of figures that fall together.
-        """
+    def _oddities(self, table: FigureTable) -> Floats:
+        deviates = _deviates(self.baselines, table)
         joint = np.linalg.norm(np.nan_to_num(deviates, posinf=1e9, neginf=-1e9) @ self.mixing, axis=1)
-        groups = [_mean_of_known(deviates[:, list(group)]) for group in self.low_together]
-        return np.column_stack([deviates, -deviates, joint, *(-group for group in groups)]).astype(np.float64)
+        return self.scoring.oddities(self.names, deviates, joint)
 
     def scores(self, table: FigureTable) -> Floats:
         """How odd each record is, (records,): the rarity of the rarest thing about it.
 
-        1 is where the most extreme percent of clean records begins, in any one respect. A figure that is infinite, or
-        a loss that is not a number where there were tokens to compute it on, scores infinity.
+        Near 1 is where the most extreme percent of clean records begins. A figure that is infinite, or a loss that is
+        not a number where there were tokens to compute it on, scores infinity.
         """
         if table.names != self.names:
             raise ValueError(f"calibrated on {self.names}, asked about {table.names}")
-        oddities = self._oddities(_deviates(self.baselines, table))
-        rarest = np.zeros(len(table))
-        for column, tail in zip(oddities.T, self.tails, strict=True):
-            rarest = np.maximum(rarest, tail.rarity(column))
+        oddities, stratum = self._oddities(table), _stratum(table.n_tokens)
+        rarest = np.full(len(table), -np.inf)
+        for k, log_share in enumerate(self.scoring.log_shares(self.names)):
+            for number, tails in enumerate(self.tails):
+                mine = stratum == number
+                rarest[mine] = np.maximum(rarest[mine], tails[k].rarity(oddities[mine, k]) + log_share)
         broken = np.isinf(table.figures).any(axis=1)
         return np.where(broken, np.inf, rarest / math.log(100)).astype(np.float64)
 
@@ -280,6 +316,22 @@ def _deviates(baselines: Sequence[_Baseline], table: FigureTable) -> Floats:
     """(records, figures) signed deviates; NaN where the figure was not measured."""
     columns = [b.deviate(table.figures[:, j], table.n_tokens, table.script) for j, b in enumerate(baselines)]
     return np.stack(columns, axis=1).astype(np.float64) if columns else np.zeros((len(table), 0))
+
+
+def _stratum(n_tokens: Floats) -> NDArray[np.int64]:
+    """Which stratum of length each record is in, (records,)."""
+    return np.digitize(n_tokens, STRATA).astype(np.int64)
+
+
+def _tails(oddities: Floats, stratum: NDArray[np.int64]) -> tuple[tuple[_Tail, ...], ...]:
+    """Tails of every oddity in every stratum; those of all records where a stratum has too few that are known."""
+    found = []
+    for number in range(len(STRATA) + 1):
+        mine = oddities[stratum == number]
+        enough = np.isfinite(mine).sum(axis=0) >= MIN_STRATUM
+        columns = range(oddities.shape[1])
+        found.append(tuple(_Tail.fit(mine[:, k] if enough[k] else oddities[:, k]) for k in columns))
+    return tuple(found)
 
 
 def _mean_of_known(values: Floats) -> Floats:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cleanse.calibrate import Calibration, FigureTable, controls_needed
+from cleanse.calibrate import Calibration, FigureTable, Pattern, Scoring, controls_needed
 
 SCRIPTS = ("Latn", "Hani", "Thai")
 
@@ -70,10 +70,36 @@ def test_both_tails_and_joint_damage_are_flagged() -> None:
 
     spread = 0.2 + 2 / np.sqrt(typical.n_tokens[0])
     assert score((0, 0)) < 0.3
-    assert score((4 * spread, 2.8 * spread)) > 1.2
-    assert score((-4 * spread, -2.8 * spread)) > 1.2
+    assert score((4 * spread, 2.8 * spread)) > 0.95
+    assert score((-4 * spread, -2.8 * spread)) > 0.95
     # Each figure alone is ordinary here, but they never go apart like this in clean records.
-    assert score((2 * spread, -1.5 * spread)) > 1.05 > 2 / 2.33
+    assert score((2 * spread, -1.5 * spread)) > 1.5 * max(score((2 * spread, 1.5 * spread)), score((0, -1.5 * spread)))
+
+
+def test_a_pattern_finds_a_little_of_several_figures() -> None:
+    place = np.arange(3_000)
+    table = records(3_000, 1, heavy=False)
+    fit, rank = table.take(place[place % 3 == 0]), table.take(place[place % 3 != 0])
+    pattern = Scoring(patterns=(Pattern((("loss", -1), ("log_grad_norm", -1)), 0.5),))
+    alone, together = Calibration.fit(fit, rank), Calibration.fit(fit, rank, pattern)
+    odd = records(400, 2, heavy=False)
+    spread = (0.2 + 2 / np.sqrt(odd.n_tokens))[:, None]
+    odd = FigureTable(odd.names, odd.figures - spread * np.array([1.6, 1.6]), odd.n_tokens, odd.script)
+    assert (together.p_values(odd) <= 0.02).mean() > 1.2 * (alone.p_values(odd) <= 0.02).mean()
+    # A pattern of a figure that nobody measured is left out.
+    Calibration.fit(fit, rank, Scoring(patterns=(Pattern((("loss", -1), ("unknown", 1)), 0.5),)))
+
+
+def test_short_and_long_records_have_tails_of_their_own() -> None:
+    rng = np.random.default_rng(7)
+    tokens = np.repeat([3.0, 200.0], 1_500)
+    figure = np.where(tokens < 16, rng.standard_t(2, 3_000), rng.standard_normal(3_000))
+    table = FigureTable(("loss",), figure[:, None], tokens, ("Latn",) * 3_000)
+    place = np.arange(3_000)
+    calibration = Calibration.fit(table.take(place[place % 2 == 0]), table.take(place[place % 2 == 1]))
+    odd = FigureTable(("loss",), np.array([[5.0], [5.0]]), np.array([3.0, 200.0]), ("Latn",) * 2)
+    short, long = calibration.p_values(odd)
+    assert long < 0.005 < short
 
 
 def test_infinite_figures_come_first_and_missing_ones_say_nothing() -> None:

@@ -17,14 +17,40 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from cleanse.calibrate import MIN_FIT, Calibration, FigureTable, Floats, controls_needed
+from cleanse.calibrate import MIN_FIT, Calibration, FigureTable, Floats, Pattern, Scoring, controls_needed
 
 MOST_LEVEL = 0.02
 """The largest p-value that convicts a suspect, whatever the budget would allow: two witnesses, each at 2 %, agree."""
 
-NAMES = ("loss", "max_token_loss", "context_gain", "min_window_gain", "nats_per_byte", "order_gain", "log_grad_norm")
-FALL_TOGETHER = ("context_gain", "order_gain")
-"""Where words stand in no order, or are none, neither the context nor the order of what is read saves anything."""
+NAMES = (
+    "loss",
+    "easiest_loss",
+    "max_token_loss",
+    "context_gain",
+    "min_window_gain",
+    "nats_per_byte",
+    "order_gain",
+    "log_grad_norm",
+)
+SCORING = Scoring(
+    # Context and order that save more than usual, and a most surprising token that is none, are no damage; what is
+    # too easy shows in the loss.
+    sides={
+        "easiest_loss": (),
+        "max_token_loss": (1,),
+        "context_gain": (-1,),
+        "min_window_gain": (-1,),
+        "order_gain": (-1,),
+    },
+    patterns=(
+        # Words in no order, or none at all: neither the context nor the order of what is read saves anything.
+        Pattern((("context_gain", -1), ("order_gain", -1)), 0.5),
+        # Repetition: nothing costs less, and yet the gradients of all its tokens agree and add up.
+        Pattern((("log_grad_norm", 1), ("easiest_loss", -1)), 0.1),
+    ),
+)
+"""Half of the false alarms go to what only a model can see: words in no order. No figure of a text shows it."""
+
 _FIT_EVERY = 3  # one control in three fits the baseline (``calibrate.FIT_SHARE``)
 
 
@@ -94,13 +120,12 @@ def judge(measured: pa.Table, *, n_read: int, budget: float, everything: bool) -
             half = np.arange(len(controls)) % 2 == 0
             folds = [half, ~half]
         table = table.only(_known(table, [controls[fold] for fold in folds]))
-        together = [FALL_TOGETHER] if set(FALL_TOGETHER) <= set(table.names) else []
         fit, rank = (table.take(controls[fold]) for fold in folds)
-        calibrations.append(Calibration.fit(fit, rank, together))
+        calibrations.append(Calibration.fit(fit, rank, SCORING))
         p[suspects] = calibrations[0].p_values(table.take(suspects))
         judged_by[suspects] = 0
         if everything:
-            calibrations.append(Calibration.fit(rank, fit, together))
+            calibrations.append(Calibration.fit(rank, fit, SCORING))
             for index, fold in ((0, folds[1]), (1, folds[0])):
                 mine = controls[fold]
                 p[mine] = calibrations[index].p_values(table.take(mine), among_ranked=True)

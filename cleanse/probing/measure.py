@@ -30,7 +30,17 @@ STAGE = "probe-measure"
 CHUNK = 512  # records
 BASELINE_RECORDS = 2_000  # controls that a unigram baseline is estimated from, where the model has none of its own
 
-FIGURES = ("loss", "max_token_loss", "context_gain", "min_window_gain", "nats_per_byte", "order_gain", "grad_norm")
+FIGURES = (
+    "loss",
+    "easiest_loss",
+    "max_token_loss",
+    "context_gain",
+    "min_window_gain",
+    "nats_per_byte",
+    "order_gain",
+    "grad_norm",
+)
+LEAST_TOKENS = 32  # of a window that can be the easiest or the one where context saves least, if another has as many
 HALF_FIGURES = ("activation_amax", "grad_amax", "safe_loss_scale")  # NaN unless the run to come is in half precision
 SCHEMA = pa.schema(
     [
@@ -165,7 +175,10 @@ def baseline_windows(probe: Probe, drawn: pa.Table, settings: ProbeSettings, n: 
 
 
 def _joined(probe: Probe, parts: list[Measured], *, shade: bool) -> dict[str, Any]:
-    """One record's figures from those of its windows: means over tokens, extremes over windows."""
+    """One record's figures from those of its windows: means over tokens, extremes over windows.
+
+    Context and order gain are those of the window where context saves least.
+    """
     seen = [part for part in parts if part.evidence.n_tokens and not part.evidence.problem]
     problem = next((part.evidence.problem for part in parts if part.evidence.problem), "")
     if not seen:
@@ -178,17 +191,19 @@ def _joined(probe: Probe, parts: list[Measured], *, shade: bool) -> dict[str, An
         return float(np.average([getattr(e, name) for e in found], weights=weight))
 
     n_bytes = np.array([part.window.n_bytes for part in seen], np.float64)
-    order = np.array([part.order_gain for part in seen], np.float64)
-    ordered = np.isfinite(order)
+    # Damage may fill one window of several: a mean over them would hide it.
+    long = [part for part in seen if part.evidence.n_tokens >= min(LEAST_TOKENS, tokens.max())]
+    least = min(long, key=lambda part: part.evidence.context_gain)
     window, worst, _ = max(seen, key=lambda part: _nan_last(part.evidence.max_token_loss))
     return {
         "n_tokens": int(tokens.sum()),
         "loss": mean("loss"),
+        "easiest_loss": min(part.evidence.loss for part in long),
         "max_token_loss": worst.max_token_loss,
-        "context_gain": mean("context_gain"),
+        "context_gain": least.evidence.context_gain,
         "min_window_gain": min(e.min_window_gain for e in found),
         "nats_per_byte": mean("nats_per_byte", n_bytes) if n_bytes.all() else math.nan,
-        "order_gain": float(np.average(order[ordered], weights=tokens[ordered])) if ordered.any() else math.nan,
+        "order_gain": least.order_gain,
         "grad_norm": max((e.grad_norm for e in found), key=_nan_last),
         "activation_amax": max((e.activation_amax for e in found), key=_nan_last),
         "grad_amax": max((e.grad_amax for e in found), key=_nan_last),

@@ -45,6 +45,7 @@ def probe_table(
             "script": measured.column("script"),
             "n_tokens": measured.column("n_tokens"),
             "loss": measured.column("loss"),
+            "easiest_loss": measured.column("easiest_loss"),
             "max_token_loss": measured.column("max_token_loss"),
             "context_gain": measured.column("context_gain"),
             "min_window_gain": measured.column("min_window_gain"),
