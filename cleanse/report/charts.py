@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 from markupsafe import Markup
@@ -141,7 +142,10 @@ def scatter(
     for label, some in series:
         chart.add(
             label,
-            [{"value": (x.place(p.x), y.place(p.y)), "label": p.label, "xlink": {"href": f"#r={p.id}"}} for p in some],
+            [
+                {"value": (x.place(p.x), y.place(p.y)), "label": p.label, "xlink": {"href": f"#r={quote(p.id)}"}}
+                for p in some
+            ],
         )
     _label_x(chart, x, *spans[0])
     chart.y_labels = [{"value": y.place(v), "label": number(v)} for v in y.ticks(*spans[1])]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 from numpy.typing import NDArray
@@ -24,25 +26,43 @@ _BATCH = 1 << 16
 
 
 class _Candidates:
-    """The best candidates of one rule so far: smallest scores win."""
+    """The best findings of one rule so far: quarantined before others, first of their content before its copies."""
 
     def __init__(self) -> None:
-        self._found: list[tuple[tuple[int, float, int], Key]] = []
+        self._found: list[tuple[tuple[bool, int, float, int], Key]] = []
 
     def add(
-        self, scores: NDArray[np.float64], tie: NDArray[np.uint64], held: NDArray[np.bool_], keys: list[Key]
+        self,
+        scores: NDArray[np.float64],
+        content: NDArray[np.uint64],
+        held: NDArray[np.bool_],
+        key: Callable[[int], Key],
     ) -> None:
-        rank = np.lexsort((tie, scores, ~held))[:_KEEP]
-        self._found += [((int(not held[i]), float(scores[i]), int(tie[i])), keys[i]) for i in rank.tolist()]
-        self._found.sort(key=lambda item: (item[0], item[1]))
+        """Takes the best of some findings in; smallest scores win. ``key`` gives the record of one of them."""
+        copy = _copies(content, scores)
+        known: dict[int, int] = {}
+        for (_, _, _, same), _ in self._found:
+            known[same] = known.get(same, 0) + 1
+        for i in np.lexsort((content, scores, copy, ~held))[:_KEEP].tolist():
+            same = int(content[i])
+            self._found.append(((not held[i], int(copy[i]) + known.get(same, 0), float(scores[i]), same), key(i)))
+        self._found.sort()
         del self._found[_KEEP:]
 
     def first(self, n: int) -> list[Key]:
-        """The best records, those that repeat another's content last."""
-        seen: dict[int, Key] = {}
-        for score, key in self._found:
-            seen.setdefault(score[2], key)
-        return list(dict.fromkeys([*seen.values(), *(key for _, key in self._found)]))[:n]
+        """The best records."""
+        return list(dict.fromkeys(key for _, key in self._found))[:n]
+
+
+def _copies(content: NDArray[np.uint64], scores: NDArray[np.float64]) -> NDArray[np.int64]:
+    """For each finding how many of the same content come before it."""
+    order = np.lexsort((scores, content))
+    same = content[order]
+    first = np.concatenate([[True], same[1:] != same[:-1]])
+    start = np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
+    copies = np.empty(len(order), np.int64)
+    copies[order] = np.arange(len(order)) - start
+    return copies
 
 
 def choose(findings: Path, rows: Rows) -> list[Key]:
@@ -53,20 +73,15 @@ def choose(findings: Path, rows: Rows) -> list[Key]:
     worst: dict[str, _Candidates] = {}
     sampled: dict[str, _Candidates] = {}
     for rule, source, table in _by_rule_and_source(findings):
-        numbers = table.column("row").to_numpy()
-        about_records = np.flatnonzero(numbers >= 0)
-        if not len(about_records):
+        table = table.filter(pc.greater_equal(table.column("row"), 0))  # noqa: PLW2901 - files have no records to show
+        if not table.num_rows:
             continue
+        numbers = table.column("row").to_numpy()
         held = rows.is_held(source, numbers)
-        drawn = _content_hash(table)
-        beyond = _beyond(table)
-        # Only what can win is made into Python objects.
-        for found, by in ((worst, -beyond), (sampled, drawn.astype(np.float64))):
-            score = np.where(numbers >= 0, by, np.inf)
-            best = np.lexsort((drawn, score, ~held))[:_KEEP]
-            best = best[numbers[best] >= 0]
-            keys = [Key(source, int(row)) for row in numbers[best]]
-            found.setdefault(rule, _Candidates()).add(score[best], drawn[best], held[best], keys)
+        content = _content_hash(table)
+        key = partial(_key, source, numbers)
+        worst.setdefault(rule, _Candidates()).add(-_beyond(table), content, held, key)
+        sampled.setdefault(rule, _Candidates()).add(content.astype(np.float64), content, held, key)
     per_rule = []
     for rule in sorted(worst):
         first = worst[rule].first(WORST)
@@ -77,6 +92,10 @@ def choose(findings: Path, rows: Rows) -> list[Key]:
             if place < len(keys):
                 chosen.setdefault(keys[place])
     return list(chosen)
+
+
+def _key(source: str, numbers: NDArray[np.int64], i: int) -> Key:
+    return Key(source, int(numbers[i]))
 
 
 def _by_rule_and_source(findings: Path) -> Iterator[tuple[str, str, pa.Table]]:

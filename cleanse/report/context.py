@@ -47,7 +47,7 @@ def of_scan(facts: ScanFacts, records: Sequence[Mapping[str, Any]], scatter: Fig
         "most_records": max((rule["records"] for rule in facts.rules), default=1),
         "n_shown": len(records),
         "states": STATES,
-        "sources": [{**source, "name": escape(source["name"])} for source in sources],
+        "sources": sources,
         "many_sources": len(facts.summary["sources"]) > 1,
         "n_more_sources": len(facts.summary["sources"]) - len(sources),
         "figures": distributions(facts),

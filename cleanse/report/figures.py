@@ -20,6 +20,7 @@ from cleanse.report.charts import Bar, Line, Point, Scale
 from cleanse.report.evidence import source_codes
 from cleanse.report.rows import Key
 from cleanse.report.scan_facts import ScanFacts
+from cleanse.safe_text import escape
 
 MOST_POINTS = {"convicted": 250, "suspect": 250, "control": 450}
 """Points of each kind in the picture; of more, those with the smallest hash of their name are drawn."""
@@ -198,7 +199,7 @@ def probed(facts: ScanFacts) -> tuple[Figure | None, list[Key]]:
         points = []
         for i in drawn:
             key = Key(names[int(codes[i])], int(rows[i]))
-            label = f"{key.id}: {kind}, loss {loss[i]:.3g}, gradient norm {norm[i]:.3g}"
+            label = f"{escape(key.id)}: {kind}, loss {loss[i]:.3g}, gradient norm {norm[i]:.3g}"
             label += "" if math.isnan(p[i]) else f", p = {p[i]:.2g}"
             points.append(Point(float(loss[i]), float(norm[i]), key.id, label))
             keys.append(key)

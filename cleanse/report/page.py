@@ -24,6 +24,7 @@ from cleanse.report.record_view import NARROW, WIDE, Widths, view
 from cleanse.report.rows import Key
 from cleanse.report.scan_facts import ScanFacts
 from cleanse.report.wording import in_both, script_words, words
+from cleanse.safe_text import escape
 
 FILE = "report.html"
 MOST_BYTES = 5_000_000
@@ -101,11 +102,18 @@ def render(template: str, data: Mapping[str, Any], values: Mapping[str, Any], *,
 
 
 def embedded_json(value: Any) -> bytes:
-    """JSON that can stand in a script element: nothing in it is read as markup."""
+    """JSON that can stand in a script element: nothing in it is read as markup, and nothing in it is hidden."""
     text = orjson.dumps(value)
     for char in b"<>&":
         text = text.replace(bytes([char]), b"\\u%04x" % char)
-    return text
+    if text.isascii():
+        return text
+    decoded = text.decode()
+    for char in sorted(set(decoded)):
+        if not char.isascii() and escape(char) != char:
+            units = char.encode("utf-16-be")
+            decoded = decoded.replace(char, "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2)))
+    return decoded.encode()
 
 
 def _policy(css: str, js: str, *, live: bool) -> str:
@@ -131,7 +139,7 @@ def _environment() -> jinja2.Environment:
         loader=jinja2.PackageLoader(__package__), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
     found.globals.update(t=in_both, words=words())
-    found.filters.update(number=lambda n: f"{n:,}", short=_short)
+    found.filters.update(number=lambda n: f"{n:,}", short=_short, seen=lambda text: escape(str(text)))
     return found
 
 

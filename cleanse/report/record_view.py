@@ -14,7 +14,7 @@ from cleanse.formats import get_text
 from cleanse.formats.jsonwalk import key_path, scalar_text
 from cleanse.records import Action
 from cleanse.report.rows import ADDED, Key, Record, Rows
-from cleanse.report.shown_text import Span, of_bytes, pieces, within
+from cleanse.report.shown_text import Span, of_bytes, of_excerpt, pieces, within
 
 _MOST_FIELDS = 24
 _MOST_FINDINGS = 24
@@ -45,6 +45,7 @@ def view(
     record = held if held is not None else rows.clean(key, lambda candidate: _fits(candidate, findings))
     shown: dict[str, Any] = {
         "id": key.id,
+        "name": safe_text.escape(key.id),
         "source": key.source,
         "row": key.row,
         "state": _state(findings, held is not None),
@@ -76,9 +77,9 @@ def _state(findings: Iterable[Mapping[str, Any]], held: bool) -> str:
 
 def _finding(item: Mapping[str, Any]) -> dict[str, Any]:
     kept = {name: item[name] for name in ("rule", "action", "field", "start", "end", "value", "limit")}
-    kept["message"] = item["message"][:600]
+    kept["message"] = safe_text.escape(item["message"][:600])
     if item["excerpt"]:
-        kept["excerpt"] = item["excerpt"][:400]
+        kept["excerpt"] = safe_text.escape(item["excerpt"][:400])
     return {name: value for name, value in kept.items() if value is not None and value != "" and _is_number(value)}
 
 
@@ -140,9 +141,13 @@ def _fields(record: Record, findings: Sequence[Mapping[str, Any]], widths: Width
             continue
         width = widths.flagged if name in flagged else widths.other
         places = [] if name in before else spans.get(name, [])  # a repair may have moved what stands behind it
-        field: dict[str, Any] = {"name": name, "pieces": _of_text(text, places, width), "n": _length(text)}
+        field: dict[str, Any] = {
+            "name": safe_text.escape(name)[:200],
+            "pieces": _of_text(text, places, width),
+            "n": _length(text),
+        }
         if name in before:
-            field["before"] = [{"rule": b["rule"], "excerpt": b["excerpt"][:400]} for b in before[name][:4]]
+            field["before"] = [{"rule": b["rule"], "pieces": of_excerpt(b["excerpt"])} for b in before[name][:4]]
         fields.append(field)
     return {"fields": fields, **({"more_fields": len(order) - _MOST_FIELDS} if len(order) > _MOST_FIELDS else {})}
 

@@ -108,7 +108,7 @@ class Rows:
                 counts[item["values"]] = counts.get(item["values"], 0) + item["counts"]
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
-    def keys(self) -> Iterable[Key]:
+    def quarantined_keys(self) -> Iterable[Key]:
         """Every quarantined record, in the input's order."""
         for batch in self._quarantine.batches:
             sources, rows = batch.column("cleanse_source").to_pylist(), batch.column("cleanse_row").to_pylist()

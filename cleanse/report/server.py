@@ -141,6 +141,7 @@ def serve(out: Path, *, port: int, ready: Callable[[str], None]) -> None:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
+        listener.listen()  # whoever is told the address below is not turned away
     except OSError as error:
         listener.close()
         raise CleanseError(f"cannot listen on {HOST}:{port}: {error.strerror}; give another --port") from error

@@ -10,6 +10,8 @@ A piece is a JSON value, so that the page and the review server draw the same:
 
 from __future__ import annotations
 
+import re
+import sys
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
@@ -23,6 +25,7 @@ _AROUND = 90  # characters shown on both sides of a place
 _PLACE = 360  # characters shown of a place itself, from its start
 _MOST_NAMED = 80  # names of invisible characters in one text: what follows is counted
 _MARKS = 3
+_ESCAPES = re.compile(r"\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
 
 
 class Span(NamedTuple):
@@ -66,6 +69,17 @@ def _blank(text: str) -> list[Piece]:
         else:
             runs.append({"h": name, "c": _code(char), "n": 1})
     return [*runs, {"e": len(text) - _MOST_NAMED}] if len(text) > _MOST_NAMED else runs
+
+
+def of_excerpt(excerpt: str, width: int = 400) -> list[Piece]:
+    """An excerpt of a finding in pieces: its escapes (``safe_text``) of what cannot be seen become names again."""
+    return within(_ESCAPES.sub(_unescaped, excerpt), (), width)
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    code = int(match[1] or match[2], 16)
+    char = chr(code) if code <= sys.maxunicode and not 0xD800 <= code < 0xE000 else ""  # noqa: PLR2004 - surrogates
+    return char if char and _hidden_name(char) else match[0]
 
 
 def of_bytes(raw: bytes, width: int = 1200) -> list[Piece]:

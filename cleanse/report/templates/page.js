@@ -81,6 +81,7 @@
       }
     };
     for (const field of record.fields || []) walk(field.pieces);
+    for (const field of record.fields || []) for (const change of field.before || []) walk(change.pieces);
     walk(record.raw);
     for (const finding of record.findings) parts.push(finding.rule, finding.message, finding.excerpt || "");
     return parts.join("\n").toLowerCase();
@@ -181,7 +182,7 @@
     const parts = [el("div", { class: "name" }, el("code", {}, field.name), field.n ? ` · ${number(field.n)}` : null)];
     if (field.before) {
       for (const change of field.before) {
-        parts.push(el("dl", { class: "change" }, el("dt", {}, say("js.before") + " · " + change.rule), el("dd", {}, el("q", { dir: "auto" }, change.excerpt))));
+        parts.push(el("dl", { class: "change" }, el("dt", {}, say("js.before") + " · " + change.rule), el("dd", {}, el("q", { dir: "auto" }, drawPieces(change.pieces)))));
       }
       parts.push(el("div", { class: "name" }, say("js.after")));
     }
@@ -204,9 +205,9 @@
   }
   function drawRecord(record) {
     const decision = decisions.get(record.id);
-    const card = el("article", { class: "record " + (decision ? decision.decision : ""), "aria-label": record.id });
+    const card = el("article", { class: "record " + (decision ? decision.decision : ""), "aria-label": record.name });
     const head = el("header", {},
-      el("h3", {}, el("a", { href: "#r=" + encodeURIComponent(record.id) }, el("code", {}, record.id))),
+      el("h3", {}, el("a", { href: "#r=" + encodeURIComponent(record.id) }, el("code", {}, record.name))),
       el("span", { class: "tag " + record.state }, say("state." + record.state)));
     if (record.state === "quarantined" || decision) {
       const button = (what) => el("button", { type: "button", class: what, "aria-pressed": String(decision?.decision === what), onclick: () => decide(record, what, card) }, say(what));
@@ -227,7 +228,7 @@
   let only = "";
   let shown = 0;
   let turn = 0;
-  const filter = () => ({ id: only, q: $("q").value.trim(), state: $("f-state").value, rule: $("f-rule").value, source: $("f-source")?.value || "", decision: $("f-decision").value });
+  const filter = () => ({ id: only, q: $("q").value.trim(), state: $("f-state").value, rule: decodeURIComponent($("f-rule").value), source: decodeURIComponent($("f-source")?.value || ""), decision: $("f-decision").value });
   async function draw(further = false) {
     const mine = ++turn;
     const from = further ? shown : 0;
@@ -258,7 +259,7 @@
     $("q").value = "";
     $("f-decision").value = "";
     if ($("f-source")) $("f-source").value = "";
-    $("f-rule").value = kind === "rule" ? wanted : "";
+    $("f-rule").value = kind === "rule" ? value : "";
     $("f-state").value = kind === "state" ? wanted : "any";
     if (kind === "r") only = wanted;
     await draw();
