@@ -18,11 +18,12 @@ from cleanse.report.evidence import findings_of, probe_of
 from cleanse.report.record_view import view
 from cleanse.report.rows import ADDED, Key
 from cleanse.report.scan_facts import ScanFacts
+from cleanse.reviewing.releasing import EVIDENCE as RELEASED
 
 Indices = NDArray[np.int64]
 _BATCH = 1 << 16
 _STATES = {"held": 4, "released": 3, "suspect": 2, "repaired": 1, "noted": 0}
-_SEVERITIES = {action.value: action.severity for action in Action}
+_SEVERITIES = {action.value: min(action.severity, _STATES["suspect"]) for action in Action}
 
 
 class Filter(NamedTuple):
@@ -69,6 +70,7 @@ class Listing:
                 numbers = batch.column("row").to_numpy()
                 actions = batch.column("action").to_pylist()
                 severity = np.fromiter((_SEVERITIES[a] for a in actions), np.int64, len(actions))
+                severity[np.asarray(pc.equal(batch.column("rule"), RELEASED))] = _STATES["released"]
                 about_records = numbers >= 0
                 columns = (
                     numbers,

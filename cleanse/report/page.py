@@ -104,8 +104,8 @@ def render(template: str, data: Mapping[str, Any], values: Mapping[str, Any], *,
 def embedded_json(value: Any) -> bytes:
     """JSON that can stand in a script element: nothing in it is read as markup, and nothing in it is hidden."""
     text = orjson.dumps(value)
-    for char in b"<>&":
-        text = text.replace(bytes([char]), b"\\u%04x" % char)
+    for byte in b"<>&":
+        text = text.replace(bytes([byte]), b"\\u%04x" % byte)
     if text.isascii():
         return text
     decoded = text.decode()

@@ -15,6 +15,7 @@ from cleanse.formats.jsonwalk import key_path, scalar_text
 from cleanse.records import Action
 from cleanse.report.rows import ADDED, Key, Record, Rows
 from cleanse.report.shown_text import Span, of_bytes, of_excerpt, pieces, within
+from cleanse.reviewing.releasing import EVIDENCE as RELEASED
 
 _MOST_FIELDS = 24
 _MOST_FINDINGS = 24
@@ -66,12 +67,15 @@ def view(
 
 
 def _state(findings: Iterable[Mapping[str, Any]], held: bool) -> str:
-    actions = {item["action"] for item in findings}
     if held:
         return "quarantined"
-    for action, state in ((Action.SUSPECT, "suspect"), (Action.REJECT, "released"), (Action.REPAIR, "repaired")):
-        if action.value in actions:
-            return state
+    if any(item["rule"] == RELEASED for item in findings):
+        return "released"
+    actions = {item["action"] for item in findings}
+    if actions & {Action.SUSPECT.value, Action.REJECT.value}:
+        return "suspect"
+    if Action.REPAIR.value in actions:
+        return "repaired"
     return "noted" if actions else "control"
 
 

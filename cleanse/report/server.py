@@ -16,6 +16,7 @@ from cleanse.report import decisions as decided
 from cleanse.report.listing import Filter, Listing
 from cleanse.report.page import build_live
 from cleanse.report.scan_facts import ScanFacts
+from cleanse.summary import FILE as SUMMARY
 
 try:
     import uvicorn
@@ -47,20 +48,31 @@ class Review:
 
     def __init__(self, out: Path) -> None:
         """Raises CleanseError where ``out`` holds no finished scan, UsageError where its decisions are broken."""
-        self._facts = ScanFacts(out)
+        self._out = out
         self._path = out / decided.FILE
         self._decisions = decided.load(self._path)
-        self._listing = Listing(self._facts)
         self._lock = threading.Lock()
+        self._read_at = 0
+        self._read()
+
+    def _read(self) -> None:
+        """Reads the scan, and again when a release has changed it."""
+        changed = (self._out / SUMMARY).stat().st_mtime_ns if (self._out / SUMMARY).exists() else -1
+        if changed != self._read_at:
+            self._facts = ScanFacts(self._out)
+            self._listing = Listing(self._facts)
+            self._read_at = changed
 
     def page(self) -> bytes:
         """The page, with the decisions made so far."""
         with self._lock:
+            self._read()
             return build_live(self._facts, [item._asdict() for item in self._decisions.values()])
 
     def records(self, wanted: Filter, offset: int, limit: int) -> dict[str, Any]:
         """Some records that fit a filter."""
         with self._lock:
+            self._read()
             kinds = {item.id: item.decision for item in self._decisions.values()}
             total, records = self._listing.page(wanted, kinds, offset, min(limit, MOST_RECORDS))
         return {"total": total, "records": records}
