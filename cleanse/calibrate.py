@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-FIT_SHARE = 1 / 3  # of the controls fit the baseline; the rest rank the scores
+FIT_SHARE = 1 / 2  # of the controls fit baselines and tails; the rest rank the scores
 HUBER_K = 1.345  # 95 % efficiency at the normal distribution (Huber 1964)
 SCRIPT_PRIOR = 8.0  # controls of a script that weigh as much as the common baseline
 MIN_FIT = 24  # fewer controls than this cannot carry a baseline at all
@@ -224,6 +224,14 @@ class Scoring:
             columns.append(_mean_of_known(np.column_stack(sides)))
         return np.column_stack([*columns, joint]).astype(np.float64)
 
+    def by_length(self, names: Sequence[str]) -> list[bool]:
+        """Of every oddity, in their order: whether short and long records have tails of their own.
+
+        Not for patterns: those are of damage that a few words cannot have, so long records may have all of their share.
+        """
+        n_single = sum(len(self.sides.get(name, (1, -1))) for name in names)
+        return [*[True] * n_single, *[False] * len(self.patterns), True]
+
     def log_shares(self, names: Sequence[str]) -> Floats:
         """Of every oddity, in their order: the logarithm of its share of the false alarms (Bonferroni's bound)."""
         n_single = sum(len(self.sides.get(name, (1, -1))) for name in names)
@@ -258,7 +266,8 @@ class Calibration:
         shrunk = 0.8 * covariance + 0.2 * np.diag(np.diag(covariance)) + 1e-6 * np.eye(len(covariance))
         mixing = np.linalg.inv(np.linalg.cholesky(shrunk)).T
         made = cls(fit.names, (scoring or Scoring()).among(fit.names), baselines, mixing, (), np.empty(0))
-        made = replace(made, tails=_tails(made._oddities(fit), _stratum(fit.n_tokens)))
+        by_length = made.scoring.by_length(fit.names)
+        made = replace(made, tails=_tails(made._oddities(fit), _stratum(fit.n_tokens), by_length))
         return replace(made, ranked=np.sort(made.scores(rank)))
 
     def _oddities(self, table: FigureTable) -> Floats:
@@ -323,12 +332,12 @@ def _stratum(n_tokens: Floats) -> NDArray[np.int64]:
     return np.digitize(n_tokens, STRATA).astype(np.int64)
 
 
-def _tails(oddities: Floats, stratum: NDArray[np.int64]) -> tuple[tuple[_Tail, ...], ...]:
+def _tails(oddities: Floats, stratum: NDArray[np.int64], by_length: Sequence[bool]) -> tuple[tuple[_Tail, ...], ...]:
     """Tails of every oddity in every stratum; those of all records where a stratum has too few that are known."""
     found = []
     for number in range(len(STRATA) + 1):
         mine = oddities[stratum == number]
-        enough = np.isfinite(mine).sum(axis=0) >= MIN_STRATUM
+        enough = (np.isfinite(mine).sum(axis=0) >= MIN_STRATUM) & np.asarray(by_length)
         columns = range(oddities.shape[1])
         found.append(tuple(_Tail.fit(mine[:, k] if enough[k] else oddities[:, k]) for k in columns))
     return tuple(found)

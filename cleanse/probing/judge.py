@@ -51,7 +51,7 @@ SCORING = Scoring(
 )
 """Half of the false alarms go to what only a model can see: words in no order. No figure of a text shows it."""
 
-_FIT_EVERY = 3  # one control in three fits the baseline (``calibrate.FIT_SHARE``)
+_FIT_EVERY = 2  # one control in two fits (``calibrate.FIT_SHARE``)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from cleanse.errors import UsageError
 
 SCOPES = ("auto", "suspects", "all")
 BACKENDS = ("torch", "mindspore")
-LEAST_CONTROLS = 900  # a third fits baselines; the rest put the 98th percentile of scores between the 97th and the 99th
+LEAST_CONTROLS = 900  # half fits baselines and tails; the other half puts the 98th percentile between the 97th and 99th
 
 
 @dataclass(frozen=True)
