@@ -23,8 +23,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from cleanse.probes.model_files import embedded_folder
+from cleanse.probes.torch_backend import open_probe
+from cleanse.probes.types import ProbeRecord
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, PrinterCallback, Trainer, TrainingArguments
 from transformers.utils import logging as hf_logging
@@ -115,7 +118,16 @@ def load(data: Path) -> tuple[list[bytes], dict[str, list[bytes]]]:
     for row, kind in labels.items():
         damaged.setdefault(kind, []).append(lines[int(row)])
     clean = [line for i, line in enumerate(lines) if str(i) not in labels]
-    return [line for line in clean if json.loads(line)["output"].strip()], damaged
+    whole = ("base64_blob", "random_printable", "repeat_token", "over_long_run")  # damaged from the first word on
+    for kind, records in damaged.items():  # elsewhere the damage must not lie behind the cut
+        lengths = [len(Rows(records)[i]["input_ids"]) for i in range(len(records))]
+        damaged[kind] = [r for r, n in zip(records, lengths, strict=True) if n < MAX_LENGTH or kind in whole]
+    return [line for line in clean if json.loads(line)["output"].strip()], {k: v for k, v in damaged.items() if v}
+
+
+def largest_step(log: list[dict[str, float]], name: str) -> int:
+    """The step at which a figure was largest in the run."""
+    return int(max(log, key=lambda entry: entry[name])["step"])
 
 
 def planted(data: Path, count: int, work: Path) -> Iterator[dict[str, Any]]:
@@ -123,6 +135,7 @@ def planted(data: Path, count: int, work: Path) -> Iterator[dict[str, Any]]:
     clean, damaged = load(data)
     kinds = sorted(damaged)
     passed_over: Counter[str] = Counter()
+    probe = open_probe(device="cpu", dtype="float32")
     done = seed = 0
     while done < count and seed < 20 * count + 20:
         seed += 1
@@ -135,8 +148,11 @@ def planted(data: Path, count: int, work: Path) -> Iterator[dict[str, Any]]:
         file.write_bytes(b"".join(line + b"\n" for line in lines))
         order = cleanse.order("hf", ROWS, seed=seed, per_device_batch=BATCH, accum=ACCUM)
         step = next(s for s in range(1, order.steps_per_epoch + 1) if row in order.at(s).rows)
+        if not _may_spike(probe, lines, order, step, kind):
+            passed_over[kind] += 1
+            continue
         log = train(lines, work / "run", seed, RATE)
-        largest = {max(log, key=lambda e, n=name: e[n])["step"] for name in ("loss", "grad_norm")}
+        largest = {largest_step(log, name) for name in ("loss", "grad_norm")}
         if step not in largest:
             passed_over[kind] += 1
             continue
@@ -155,9 +171,27 @@ def planted(data: Path, count: int, work: Path) -> Iterator[dict[str, Any]]:
             "culprits": list(found.culprits),
             "norm_off": abs(norm - logged["grad_norm"]) / logged["grad_norm"],
             "loss_off": abs(found.measured.step.loss - logged["loss"]),
+            "ranking": [[r.row, r.score, r.loss_deviation, r.grad_deviation] for r in found.ranking[:3]],
             "evidence": found.evidence,
             "passed_over": dict(passed_over),
         }
+
+
+def _may_spike(probe: Any, lines: list[bytes], order: Any, step: int, kind: str) -> bool:
+    """Whether a run is worth its time: by the losses under the weights it starts from, the record's step is on top.
+
+    Only saves training runs that would not be counted. Repetition shows in gradients, not in losses.
+    """
+    if kind.startswith("repeat"):
+        return True
+    rows = [Rows(lines)[i] for i in range(len(lines))]
+    records = [ProbeRecord(ids=np.array(r["input_ids"]), supervised=np.array(r["labels"]) != IGNORED) for r in rows]
+    found = probe.losses(records)
+    means = {}
+    for number in range(1, order.steps_per_epoch + 1):
+        fed = [found[i] for i in order.at(number).rows if found[i].n_tokens]
+        means[number] = sum(e.loss * e.n_tokens for e in fed) / max(1, sum(e.n_tokens for e in fed))
+    return means[step] >= max(means.values())
 
 
 def controls(data: Path, count: int, work: Path) -> Iterator[dict[str, Any]]:
@@ -189,8 +223,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    hf_logging.set_verbosity_error()
-    hf_logging.disable_progress_bar()
+    hf_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     warnings.filterwarnings("ignore")
     found = []
     work = Path(tempfile.mkdtemp())
@@ -198,7 +232,7 @@ def main() -> None:
         for runs in (planted(asked.data, asked.planted, work), controls(asked.data, asked.controls, work)):
             for one in runs:
                 found.append(one)
-                print({k: v for k, v in one.items() if k != "evidence"}, file=sys.stderr, flush=True)
+                print(json.dumps(one), file=sys.stderr, flush=True)
                 shutil.rmtree(work / "run")
     finally:
         shutil.rmtree(work, ignore_errors=True)

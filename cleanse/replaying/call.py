@@ -162,7 +162,8 @@ def replay(
         raise CleanseError(f"none of the {len(encoded)} rows could be encoded: {next(iter(problems.values()))}")
     per_micro_batch = _per_micro_batch(normalise, trainer)
     replayer = Replayer(probe, module, precision, per_micro_batch=per_micro_batch)
-    measured = replayer.measure(located.micro_batches, located.rows_before, encoded)
+    actions = {row: data.reasons[0].action for row, data in content.items() if data.reasons}
+    measured = replayer.measure(located.micro_batches, located.rows_before, encoded, actions)
     log = _log(located, files, probe)
     diagnosis = diagnose(measured.step, measured.before, measured.left_out, log)
     bf16 = _finite_in_bf16(diagnosis, measured, probe, module, encoded)

@@ -122,8 +122,13 @@ def diagnose(
 
 def suspects(step: StepFigures, before: StepFigures | None = None) -> tuple[RowId, ...]:
     """The few rows that stand out, worst first: those to leave out for confirmation. Empty where none, or many, do."""
-    out = [r.row for r in rank(step, before) if r.score >= OUTLIER]
+    out = [r.row for r in rank(step, before) if r.score == math.inf or r.deviation >= _cut(r)]
     return tuple(dict.fromkeys(out)) if _few(len(out), len(step.rows), before) else ()
+
+
+def _cut(ranked: Ranked) -> float:
+    """From which deviation a row is suspected: from half of it where a rule, as a second witness, rejects the row."""
+    return OUTLIER / 2 if ranked.rule_action == "reject" else OUTLIER
 
 
 def _few(count: int, of: int, before: StepFigures | None) -> bool:

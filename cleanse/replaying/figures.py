@@ -31,6 +31,7 @@ class RowFigures:
     first_overflow: str | None = None  # the first module whose input or output left the range
     safe_scale: float | None = None  # largest power-of-two loss scale at which every gradient fits in fp16
     micro_batch: int = 0  # which normalisation unit of the window the row belongs to
+    rule_action: str = ""  # the strongest that a rule asks for: "reject", "suspect", or weaker
 
     @property
     def finite_fp32(self) -> bool:

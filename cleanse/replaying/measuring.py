@@ -57,6 +57,7 @@ class Replayer:
         self._backend = backend
         self._precision = precision
         self._per_micro_batch = per_micro_batch
+        self._rule_actions: Mapping[RowId, str] = {}
         self._notes: list[str] = []
         self._worst: dict[RowId, Worst] = {}
 
@@ -65,8 +66,10 @@ class Replayer:
         micro_batches: Sequence[Sequence[Sequence[RowId]]],
         rows_before: Sequence[RowId],
         encoded: Mapping[RowId, Encoded],
+        rule_actions: Mapping[RowId, str],
     ) -> Measured:
         """Replay a step and the one before it, then the step without the rows that stand out."""
+        self._rule_actions = rule_actions
         units = [micro for rank in micro_batches for micro in rank]
         step = self._figures(units, encoded, watched=True)
         before = None
@@ -93,7 +96,18 @@ class Replayer:
             if n and found.max_token_index >= 0:
                 self._worst[row] = Worst(found.max_token_index, found.max_token_loss)
             loss, norm = (found.loss, found.grad_norm) if n else (0.0, 0.0)
-            figures.append(RowFigures(row, n, loss, norm, loss_fp32=loss, grad_norm_fp32=norm, micro_batch=unit))
+            figures.append(
+                RowFigures(
+                    row,
+                    n,
+                    loss,
+                    norm,
+                    loss_fp32=loss,
+                    grad_norm_fp32=norm,
+                    micro_batch=unit,
+                    rule_action=self._rule_actions.get(row, ""),
+                )
+            )
         bare = StepFigures(
             tuple(figures),
             math.nan,

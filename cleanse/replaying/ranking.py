@@ -15,6 +15,10 @@ SPREAD_FLOOR = 0.2
 """Least spread (natural log) that rows of a batch are taken to have: with it the cut below is a factor of at least 2.
 Four rows of nearly equal loss would otherwise make an outlier of a fifth that differs by a hair."""
 
+WITNESS = {"reject": 3.5, "suspect": 1.5}
+"""Deviations that a rule's word is worth in the order of suspicion. A rule that rejects is wrong about one clean record
+in a thousand at most: among the rows of a step that spiked it weighs as much as a loss far out in the tail."""
+
 _TO_SIGMA = 1.4826  # of a normal distribution, over its median absolute deviation
 _TINY = 1e-12
 
@@ -24,7 +28,7 @@ class Ranked:
     """A row of the step beside the others, worst first."""
 
     row: RowId
-    score: float  # larger of the two deviations below; inf where the row is not finite
+    score: float  # larger of the two deviations below, and what a rule adds; inf where the row is not finite
     loss: float
     grad_norm: float | None
     loss_share: float  # of the step's loss
@@ -32,6 +36,12 @@ class Ranked:
     n_supervised: int
     loss_deviation: float  # robust standard deviations (natural log) above the median of this step and the one before
     grad_deviation: float | None
+    rule_action: str = ""
+
+    @property
+    def deviation(self) -> float:
+        """The larger of the two deviations: what the figures alone say."""
+        return max(self.loss_deviation, -math.inf if self.grad_deviation is None else self.grad_deviation)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON has it: figures that are not finite become strings."""
@@ -62,7 +72,7 @@ def rank(step: StepFigures, before: StepFigures | None = None) -> tuple[Ranked, 
         found.append(
             Ranked(
                 row=r.row,
-                score=worst if finite and r.n_supervised else (math.inf if r.n_supervised else -math.inf),
+                score=_score(worst, r, finite=finite),
                 loss=r.loss,
                 grad_norm=r.grad_norm,
                 loss_share=share,
@@ -70,9 +80,16 @@ def rank(step: StepFigures, before: StepFigures | None = None) -> tuple[Ranked, 
                 n_supervised=r.n_supervised,
                 loss_deviation=loss_dev,
                 grad_deviation=grad_dev,
+                rule_action=r.rule_action,
             )
         )
     return tuple(sorted(found, key=lambda f: -f.score))
+
+
+def _score(deviation: float, row: RowFigures, *, finite: bool) -> float:
+    if not row.n_supervised:
+        return -math.inf
+    return deviation + WITNESS.get(row.rule_action, 0.0) if finite else math.inf
 
 
 def _brought(step: StepFigures, row: RowFigures) -> float:

@@ -20,9 +20,7 @@ TORCH_42 = [2, 6, 1, 8, 4, 5, 0, 9, 3, 7]
 
 def test_randperm_without_torch():
     assert torch_randperm(10, 42).tolist() == TORCH_42
-    code = (
-        "import sys, cleanse; cleanse.order('hf', 10, per_device_batch=2).at(1); print('torch' in sys.modules)"
-    )
+    code = "import sys, cleanse; cleanse.order('hf', 10, per_device_batch=2).at(1); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
