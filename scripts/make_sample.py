@@ -1,6 +1,6 @@
 """Makes the dirty data set of the demo: invented instruction records, and two of each common damage.
 
-usage: python scripts/make_sample.py OUT.jsonl
+usage: python scripts/make_sample.py OUT.jsonl [RECORDS]
 
 Everything here is generated from templates and a fixed seed: the repository holds nobody's data.
 """
@@ -150,12 +150,12 @@ def sample(records: int = 400, seed: int = 20) -> bytes:
 
 def main() -> None:
     """Writes the sample where the first argument says."""
-    if len(sys.argv) != 2:  # noqa: PLR2004 - the program and one path
+    if len(sys.argv) not in {2, 3} or not (records := "".join(sys.argv[2:]) or "400").isdecimal():
         sys.exit(__doc__)
     out = Path(sys.argv[1])
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_bytes(sample())
-    print(f"wrote {out}: 400 invented records, some of them damaged on purpose")
+    out.write_bytes(sample(int(records)))
+    print(f"wrote {out}: {records} invented records, some of them damaged on purpose")
 
 
 if __name__ == "__main__":
