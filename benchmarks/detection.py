@@ -10,7 +10,8 @@ Every record goes through the model once, as ``--probe-scope all`` would have it
    them, at the default budget, with the few controls that it draws.
 2. DATA/clean: the share that is convicted, with every record on trial, and with a random twentieth on trial as
    suspects are; beside the interval that holds 95 % of the counts of records that are convicted by chance.
-3. Two hundred batches of 32 clean records and a damaged one, ranked by score: how often the damaged one comes first.
+3. Two hundred batches for each kind, of 32 clean records and a damaged one, ranked by score: how often the damaged
+   record comes first.
 
 ``--clean N`` takes N clean records of each set instead of all; ``--cache`` keeps the figures of each set.
 """
@@ -187,14 +188,13 @@ def first_in_batch(table: pa.Table) -> dict[str, dict[str, float]]:
     clean = np.flatnonzero((kind == "") & usable)
     names = sorted({k for k, fine in zip(kind.tolist(), usable, strict=True) if k and fine})
     rng = np.random.default_rng(0)
-    result = judged(table, 0.001, everything=False)
-    scores = result.calibrations[0].scores(result.figures)
     first: dict[str, list[float]] = {name: [] for name in names}
-    for trial in range(TRIALS):
-        name = names[trial % len(names)]
-        damaged = rng.choice(np.flatnonzero((kind == name) & usable))
-        batch = rng.choice(clean, BATCH, replace=False)
-        first[name].append(float(scores[damaged] > scores[batch].max()))
+    for seed in SEEDS:
+        result = judged(reseeded(table, seed), 0.001, everything=False)
+        scores = result.calibrations[0].scores(result.figures)
+        for name in names * (TRIALS // len(SEEDS)):
+            damaged = rng.choice(np.flatnonzero((kind == name) & usable))
+            first[name].append(float(scores[damaged] > scores[rng.choice(clean, BATCH, replace=False)].max()))
     return {name: {"trials": len(won), "first": round(float(np.mean(won)), 3)} for name, won in first.items()}
 
 
