@@ -250,11 +250,16 @@ def replay(
 @click.option("--all", "every_rule", is_flag=True, help="Print every rule and source.")
 @click.option("--json", "as_json", is_flag=True, help="Print summary.json as it is.")
 def report(out: Path, *, open_page: bool, html: Path | None, every_rule: bool, as_json: bool) -> None:
-    """Print what the scan in OUT found, and show its page (OUT/report.html)."""
-    from cleanse.commands.report import show_page  # noqa: PLC0415
+    """Print what the scan or the replay in OUT found, and show its page (OUT/report.html)."""
+    from cleanse.commands.report import print_replayed, show_page  # noqa: PLC0415
     from cleanse.commands.show import print_result  # noqa: PLC0415
+    from cleanse.report.replay_page import is_capsule  # noqa: PLC0415
     from cleanse.summary import load_result  # noqa: PLC0415
 
+    if is_capsule(out):
+        show_page(out, target=html, open_page=open_page)
+        print_replayed(out)
+        return
     result = load_result(out)
     show_page(out, target=html, open_page=open_page)
     print_result(result, as_json=as_json, every_rule=every_rule)

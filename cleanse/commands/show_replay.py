@@ -60,6 +60,7 @@ def print_replay(result: ReplayResult, out: Path | None) -> None:
     console.print(Text(f"To go on: {escape(result.recipe)}"))
     _notes(console, result.notes)
     if out is not None:
+        console.print(Text(f"{'the report':22} {escape(str(out / 'report.html'))}"))
         console.print(Text(f"{'capsule to hand on':22} {escape(str(out))}"))
         if result.skip_list is not None:
             console.print(Text(f"{'rows to skip':22} {escape(str(out / 'skip.json'))}"))

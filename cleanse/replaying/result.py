@@ -160,11 +160,13 @@ class ReplayResult:
         }
 
     def write(self, folder: str | Path) -> Path:
-        """Write the capsule, and the skip list where rows are accused; gives the folder."""
+        """Write the capsule, its page, and the skip list where rows are accused; gives the folder."""
+        from cleanse.report import write_replay_report  # noqa: PLC0415 - only where a page is wanted
+
         located = self.located
         before = self.log.step if self.log.step is not None else located.step
         near = [e for e in located.history if before is None or e.get("step", 0) <= before][-_HISTORY:]
-        return write_capsule(
+        written = write_capsule(
             folder,
             step=located.step,
             rows=located.rows,
@@ -178,6 +180,8 @@ class ReplayResult:
             recipe=self.recipe,
             options=_options(self.settings),
         )
+        write_replay_report(written)
+        return written
 
 
 def _options(settings: Mapping[str, Any]) -> str:

@@ -157,6 +157,37 @@ def scatter(
     return _text(tree)
 
 
+def curve(
+    points: Sequence[tuple[float, float]],
+    *,
+    name: str,
+    title: str,
+    description: str,
+    x: Scale,
+    y: Scale,
+    limits: Sequence[Line] = (),
+) -> Markup:
+    """Values in their order, joined by a line."""
+    import pygal  # noqa: PLC0415
+
+    across = _range([p[0] for p in points], x, limits, "x")
+    up = _range([p[1] for p in points], y, limits, "y")
+    chart = pygal.XY(
+        **_settings((WIDE[0], NARROW[1])),
+        dots_size=2.5,
+        xrange=(x.place(across[0]), x.place(across[1])),
+        range=(y.place(up[0]), y.place(up[1])),
+    )
+    chart.add("curve", [(x.place(a), y.place(b)) for a, b in points])
+    _label_x(chart, x, *across)
+    chart.y_labels = [{"value": y.place(v), "label": number(v)} for v in y.ticks(*up)]
+    tree, view = _rendered(chart)
+    _dress(tree, ["curve"], name, title, description)
+    for line in limits:
+        _draw_line(view, tree, line, (x if line.axis == "x" else y).place(line.at))
+    return _text(tree)
+
+
 def _settings(size: tuple[int, int]) -> dict[str, Any]:
     return {
         "css": [],

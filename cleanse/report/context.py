@@ -64,8 +64,8 @@ def of_scan(facts: ScanFacts, records: Sequence[Mapping[str, Any]], scatter: Fig
         "of_files": findings_of_files(facts.findings_path, _MOST_OF_FILES),
         "seconds": [(name, f"{seconds:,.1f} s") for name, seconds in facts.summary["seconds"].items()],
         "versions": list(facts.summary["versions"].items()),
-        "settings": list(_settings(facts.summary["configuration"])),
-        "probe_account": list(_settings({k: v for k, v in (probe or {}).items() if k != "notes"})),
+        "settings": list(setting_rows(facts.summary["configuration"])),
+        "probe_account": list(setting_rows({k: v for k, v in (probe or {}).items() if k != "notes"})),
     }
 
 
@@ -178,10 +178,11 @@ def _batches(facts: ScanFacts) -> list[dict[str, Any]]:
     return [{**item, "id": f"{item['source']}:{item['row']}"} for item in found]
 
 
-def _settings(values: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+def setting_rows(values: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    """Nested settings as rows of a table: names joined by dots, values as text."""
     for name, value in values.items():
         if isinstance(value, Mapping):
-            yield from ((f"{name}.{inner}", text) for inner, text in _settings(value))
+            yield from ((f"{name}.{inner}", text) for inner, text in setting_rows(value))
         elif isinstance(value, (list, tuple)):
             yield name, escape(", ".join(map(str, value)))[:500]
         elif value is not None:

@@ -89,12 +89,11 @@ def render(template: str, data: Mapping[str, Any], values: Mapping[str, Any], *,
     css, js = _asset("page.css"), _asset("page.js")
     page = _environment().get_template(template)
     html = page.render(
-        **values,
+        **{"sections": _SECTIONS, **values},
         css=Markup(css),  # noqa: S704 - our own files, read from the package
         js=Markup(js),  # noqa: S704
         csp=_policy(css, js, live=live),
         data=Markup(embedded_json(data).decode()),  # noqa: S704 - no character of it can end the element
-        sections=values.get("sections", _SECTIONS),
         version=__version__,
         live=live,
     )

@@ -133,7 +133,7 @@ def _fields(record: Record, findings: Sequence[Mapping[str, Any]], widths: Width
             if item["start"] is not None:
                 spans[item["field"]].append(Span(item["start"], item["end"], item["rule"]))
     flagged = [*spans, *(name for name in before if name not in spans)]
-    texts = dict(_leaves(record))
+    texts = dict(leaves(record))
     for name in flagged:
         if name and name not in texts:
             texts |= _at(record, name)
@@ -164,7 +164,7 @@ def _length(text: str | None) -> int:
     return 0 if text is None else len(text)
 
 
-def _leaves(record: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
+def leaves(record: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
     """Every value of the input's columns by its path, numbers as their JSON text."""
     for column, value in record.items():
         if column not in ADDED:
