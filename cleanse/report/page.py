@@ -23,7 +23,7 @@ from cleanse.report.figures import probed
 from cleanse.report.record_view import NARROW, WIDE, Widths, view
 from cleanse.report.rows import Key
 from cleanse.report.scan_facts import ScanFacts
-from cleanse.report.wording import in_both, script_words, words
+from cleanse.report.wording import in_both, of_rule, script_words, words
 from cleanse.safe_text import escape
 
 FILE = "report.html"
@@ -137,7 +137,7 @@ def _environment() -> jinja2.Environment:
     found = jinja2.Environment(
         loader=jinja2.PackageLoader(__package__), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
-    found.globals.update(t=in_both, words=words())
+    found.globals.update(t=in_both, words=words(), of_rule=of_rule)
     found.filters.update(number=lambda n: f"{n:,}", short=_short, seen=lambda text: escape(str(text)))
     return found
 

@@ -23,7 +23,7 @@ from cleanse.records import Finding
 from cleanse.report import page, write_report
 from cleanse.report.page import MOST_BYTES, build
 from cleanse.report.scan_facts import ScanFacts
-from cleanse.report.wording import in_both, words
+from cleanse.report.wording import in_both, of_rule, rules_in_chinese, words
 
 
 class Reader(HTMLParser):
@@ -182,6 +182,16 @@ def test_both_languages_say_everything() -> None:
             assert word.en != word.zh, key
     assert str(in_both("flow.rest", n=12345)).count("12,345") == 2
     assert "&lt;b&gt;" in in_both("step.train", code="<b>")
+
+
+def test_chinese_words_for_rules_are_those_of_rules_that_exist() -> None:
+    from cleanse.rulepacks import available, load_packs
+
+    known = {rule.id for pack in available() for rule in load_packs((pack.name,)).rules}
+    assert set(rules_in_chinese()) <= known
+    assert len(rules_in_chinese()) >= 90
+    assert "&lt;b&gt;" in of_rule("my.rule", "<b>")
+    assert "lang" not in of_rule("my.rule", "plain")
 
 
 def test_the_script_finds_every_text_it_asks_for() -> None:
