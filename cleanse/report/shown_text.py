@@ -91,7 +91,7 @@ def _windows(length: int, spans: Sequence[Span], width: int) -> list[tuple[int, 
     """What is shown: ascending, apart from each other."""
     if length <= width:
         return [(0, length)]
-    wanted = [(0, width // 2 if spans else width - 120), (length - 80, length)]
+    wanted = [(0, width // 2 if spans else max(width // 2, width - 120)), (length - 80, length)]
     wanted += [(s.start - _AROUND, min(s.end, s.start + _PLACE) + _AROUND) for s in spans[:4]]
     merged: list[tuple[int, int]] = []
     for start, end in sorted((max(0, start), min(length, end)) for start, end in wanted):
@@ -152,8 +152,8 @@ def _hidden_name(char: str) -> str:
         return ""
     if _is_byte(char):
         return f"BYTE {ord(char) - 0xDC00:02X}"
-    named = safe_text.name(char).partition(" ")[2]
-    return _CONTROLS.get(char, named)
+    named = _CONTROLS.get(char, safe_text.name(char).partition(" ")[2])
+    return named if named.isupper() else f"{_code(char)} {named}"  # without a name of its own: its number
 
 
 def _is_byte(char: str) -> bool:

@@ -102,7 +102,7 @@ def test_filter_and_search(see, html: Path) -> None:
     everything = seen.count()
     seen.page.select_option("#f-rule", label="encoding.bidi-override")
     seen.page.wait_for_function("text => document.querySelector('#count').textContent !== text", arg=everything)
-    assert seen.count() == "1 records"
+    assert seen.count() == "1 record"
     assert "RIGHT-TO-LEFT OVERRIDE" in seen.page.inner_text("article.record")
     seen.page.select_option("#f-rule", "")
     seen.page.fill("#q", "GNP.exe")

@@ -52,6 +52,14 @@ def test_names() -> None:
     assert [p["h"] for p in pieces("\x1b\x00\r") if isinstance(p, dict)] == ["ESCAPE", "NUL", "CARRIAGE RETURN"]
 
 
+def test_what_has_no_name_has_its_number() -> None:
+    assert [p["h"] for p in pieces("\x9d\ue000\u0378")] == [
+        "U+009D control character",
+        "U+E000 private use",
+        "U+0378 unassigned",
+    ]
+
+
 def test_white_space_alone_is_named() -> None:
     assert pieces(" \n\n") == [{"h": "SPACE", "c": "U+0020", "n": 1}, {"h": "LINE FEED", "c": "U+000A", "n": 2}]
 

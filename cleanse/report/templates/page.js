@@ -240,7 +240,7 @@
     if (further) list.append(...cards);
     else list.replaceChildren(...cards);
     shown = from + cards.length;
-    $("count").textContent = found.total ? say("js.count", { n: number(found.total) }) : say(only ? "js.absent" : "js.nothing");
+    $("count").textContent = found.total === 1 ? say("js.count_one") : found.total ? say("js.count", { n: number(found.total) }) : say(only ? "js.absent" : "js.nothing");
     $("more").hidden = shown >= found.total;
     if (further && cards.length) cards[0].querySelector("h3 a").focus();
   }
