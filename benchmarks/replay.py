@@ -34,7 +34,7 @@ from transformers.utils import logging as hf_logging
 
 import cleanse
 
-ROWS, BATCH, ACCUM, MAX_LENGTH, RATE = 80, 4, 2, 160, 3e-4
+ROWS, BATCH, ACCUM, MAX_LENGTH, RATE = 48, 2, 2, 128, 3e-4
 IGNORED = -100
 
 
@@ -120,7 +120,8 @@ def load(data: Path) -> tuple[list[bytes], dict[str, list[bytes]]]:
     clean = [line for i, line in enumerate(lines) if str(i) not in labels]
     whole = ("base64_blob", "random_printable", "repeat_token", "over_long_run")  # damaged from the first word on
     for kind, records in damaged.items():  # elsewhere the damage must not lie behind the cut
-        lengths = [len(Rows(records)[i]["input_ids"]) for i in range(len(records))]
+        rows = Rows(records)
+        lengths = [len(rows[i]["input_ids"]) for i in range(len(records))]
         damaged[kind] = [r for r, n in zip(records, lengths, strict=True) if n < MAX_LENGTH or kind in whole]
     return [line for line in clean if json.loads(line)["output"].strip()], {k: v for k, v in damaged.items() if v}
 
@@ -184,7 +185,8 @@ def _may_spike(probe: Any, lines: list[bytes], order: Any, step: int, kind: str)
     """
     if kind.startswith("repeat"):
         return True
-    rows = [Rows(lines)[i] for i in range(len(lines))]
+    encoded = Rows(lines)
+    rows = [encoded[i] for i in range(len(lines))]
     records = [ProbeRecord(ids=np.array(r["input_ids"]), supervised=np.array(r["labels"]) != IGNORED) for r in rows]
     found = probe.losses(records)
     means = {}

@@ -209,7 +209,7 @@ def _risen(step: StepFigures, log: RunLog) -> bool:
     losses = [r.best_loss for r in step.rows if r.n_supervised and math.isfinite(r.best_loss)]
     if not losses:
         return False
-    middle = statistics.median(losses)
+    middle = statistics.median_low(losses)  # of two rows the smaller: one alone is no middle
     if log.guess_loss is not None and middle > log.guess_loss + GUESS_MARGIN:
         return True
     if log.usual_loss is not None and middle > log.usual_loss + RISEN_NATS:
@@ -223,7 +223,7 @@ def _like_the_middle(step: StepFigures) -> float:
     parts = [step.weight(r) * r.best_norm for r in step.rows if r.best_norm is not None and r.n_supervised]
     if not parts or step.grad_norm is None:
         return 0.0
-    middle = statistics.median(parts)
+    middle = statistics.median_low(parts)
     cut = math.sqrt(sum(min(p, middle) ** 2 for p in parts) / max(sum(p * p for p in parts), 1e-300))
     return step.grad_norm * cut
 
@@ -232,7 +232,7 @@ def _risen_alike(step: StepFigures, before: StepFigures | None) -> bool:
     """Whether the step as a whole rose over the step before, its middle row with it."""
     if before is None or len(step.rows) == 1 or not any(r.n_supervised for r in before.rows):
         return False
-    now = statistics.median(r.best_loss for r in step.rows if r.n_supervised)
+    now = statistics.median_low(r.best_loss for r in step.rows if r.n_supervised)
     then = statistics.median(r.best_loss for r in before.rows if r.n_supervised)
     return now > then + RISEN_NATS or (
         bool(before.grad_norm) and _like_the_middle(step) > RISEN * (before.grad_norm or 0)
