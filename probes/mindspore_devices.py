@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 from .devices import DeviceInfo
@@ -18,6 +21,17 @@ def _quiet() -> None:
     os.environ.setdefault("GLOG_v", "3")
 
 
+@contextmanager
+def _silence() -> Iterator[None]:
+    """GLOG_v counts only before MindSpore is imported; its warnings about missing drivers come through logging."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
 @cache
 def _attempt(target: str) -> str:
     """Empty where the target can be used, else MindSpore's reason in one line.
@@ -28,7 +42,8 @@ def _attempt(target: str) -> str:
     import mindspore as ms  # noqa: PLC0415 - an extra, slow to import
 
     try:
-        ms.set_device(target)
+        with _silence():
+            ms.set_device(target)
     except (RuntimeError, ValueError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         return first[:200]
