@@ -31,6 +31,7 @@ GROUPS = {
     "During training": ("Guard", "Ledger"),
     "Errors": ("CleanseError", "UsageError", "NoRecordsError"),
 }
+_STARS = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}
 _SECTION = re.compile(r"^(Args|Returns|Raises|Yields|Attributes):$")
 _COMMENT = re.compile(r"^    (\w+): .*  # (.*)$", re.MULTILINE)
 _ITEM = re.compile(r"^    (\*{0,2}\w[\w., |*]*?)(?: \(.*?\))?: (.*)$")
@@ -63,7 +64,7 @@ def _class(name: str, thing: type) -> Iterator[str]:
     if issubclass(thing, BaseException):
         yield f"```python\nclass {name}({thing.__mro__[1].__name__})\n```\n"
     elif not dataclasses.is_dataclass(thing) and "__init__" in vars(thing):
-        yield f"```python\n{_signature(name, thing.__init__)}\n```\n"  # type: ignore[misc]  # of this very class
+        yield f"```python\n{_signature(name, thing.__init__)}\n```\n"
     else:
         yield f"```python\nclass {name}\n```\n"
     yield from _prose(thing)
@@ -104,7 +105,7 @@ def _signature(name: str, function: Any) -> str:
             shown.append("*")
             starred = True
         starred |= parameter.kind is parameter.VAR_POSITIONAL
-        stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        stars = _STARS.get(parameter.kind.name, "")
         text = f"{stars}{parameter.name}"
         if parameter.annotation is not parameter.empty:
             text += f": {_annotation(parameter.annotation)}"
