@@ -33,13 +33,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from cleanse.config import ScanConfig
-from cleanse.findings import FINDINGS_SCHEMA
 from cleanse.formats_of import detect_formats
 from cleanse.inspection import rules_of
 from cleanse.probing import sample
 from cleanse.probing.judge import Judgement, judge, levels
 from cleanse.probing.measure import BASELINE_RECORDS, CHUNK, baseline_windows, figures_of, open_probe
 from cleanse.probing.settings import ProbeSettings
+from cleanse.records import FINDINGS_SCHEMA
 from cleanse.rulepacks import load_packs
 from cleanse.sources import open_shard, plan
 
