@@ -27,8 +27,17 @@ def main() -> None:
 @main.command()
 @click.argument("src", nargs=-1, required=True)
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="Output folder, new or resumed.")
-@click.option("--format", "format_", default="auto", show_default=True, help="Record format: alpaca, messages, ...")
-@click.option("--text-column", help="Plain text in this column; all other columns are kept and not judged.")
+@click.option(
+    "--format",
+    "format_",
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    help="What columns mean: text, prompt_completion, alpaca, messages, sharegpt, preference, kto, ms_swift.",
+)
+@click.option(
+    "--text-column", metavar="COLUMN", help="Plain text in this column; all other columns are kept and not judged."
+)
 @click.option(
     "--input-format",
     default="auto",
@@ -103,11 +112,42 @@ def main() -> None:
     help="Keep what people released: a list that cleanse release wrote. Repeatable.",
 )
 @click.option("--repair/--no-repair", default=True, show_default=True, help="Mend text in clean/ where a rule can.")
-@click.option("--engine", default="local", show_default=True, type=click.Choice(["local"]))
-@click.option("--workers", default=0, show_default="one per processor", type=click.IntRange(min=0), metavar="N")
-@click.option("--emit", default="arrow", show_default=True, metavar="KINDS", help="Also write jsonl, parquet (a,b).")
-@click.option("--max-record-bytes", default="64MiB", show_default=True, metavar="SIZE", help="Larger: by reference.")
-@click.option("--shard-bytes", default="64MiB", show_default=True, metavar="SIZE", help="Work and resume by so much.")
+@click.option(
+    "--engine",
+    default="local",
+    show_default=True,
+    type=click.Choice(["local"]),
+    help="What runs the work: processes of this machine.",
+)
+@click.option(
+    "--workers",
+    default=0,
+    show_default="one per processor",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Processes at work; the result does not depend on them.",
+)
+@click.option(
+    "--emit",
+    default="arrow",
+    show_default=True,
+    metavar="KINDS",
+    help="Forms of the clean records: arrow always, and jsonl, parquet or both (jsonl,parquet).",
+)
+@click.option(
+    "--max-record-bytes",
+    default="64MiB",
+    show_default=True,
+    metavar="SIZE",
+    help="Larger records are quarantined by reference: place and sha256.",
+)
+@click.option(
+    "--shard-bytes",
+    default="64MiB",
+    show_default=True,
+    metavar="SIZE",
+    help="Input per piece of work, and the most that a killed scan does again.",
+)
 @click.option(
     "--fail-on",
     default="never",
@@ -144,6 +184,8 @@ def scan(
 
     SRC: files (JSONL, JSON, CSV, TSV, Parquet, Arrow, text; .gz, .zst), folders, globs, a hub id, or - for stdin.
     A run that was interrupted goes on when the same command is given again.
+
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no records, 10 findings at or above --fail-on.
     """
     from cleanse.commands.scan import run_scan  # noqa: PLC0415
 
