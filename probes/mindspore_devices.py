@@ -45,6 +45,8 @@ def _attempt(target: str) -> str:
         with _silence():
             ms.set_device(target)
     except (RuntimeError, ValueError) as error:
+        if ms.get_context("device_target") == target:  # in use already: then it cannot be set any more
+            return ""
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         return first[:200]
     return ""

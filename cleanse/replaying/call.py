@@ -170,7 +170,7 @@ def replay(
     notes = [*located.notes, *measured.notes, *_remarks(located, checkpoint, problems)]
     result = ReplayResult(
         located=located,
-        diagnosis=with_remark(diagnosis, _about_bf16(bf16)),
+        diagnosis=with_remark(with_remark(diagnosis, _about_bf16(bf16)), _about_rules(diagnosis, content)),
         measured=measured,
         rows=content,
         worst_tokens=_worst_tokens(measured.worst, encoded, loaded),
@@ -340,6 +340,14 @@ def _about_bf16(found: bool | None) -> str:
     if found is None:
         return ""
     return "Replayed in bf16 it is finite." if found else "Replayed in bf16 it is not finite either."
+
+
+def _about_rules(diagnosis: Diagnosis, content: Mapping[RowId, DataRow]) -> str:
+    """Which rule stands beside the figures of the rows that are accused; where none is, of those of the step."""
+    rows = diagnosis.culprits or tuple(r.row for r in diagnosis.ranking)
+    rejected = [(row, r.rule) for row in rows for r in content[row].reasons[:1] if r.action == "reject"]
+    said = [f"row {row} ({rule})" for row, rule in rejected[:3]]
+    return f"By the rules alone {', '.join(said)} would be rejected." if said else ""
 
 
 def _remarks(located: Located, checkpoint: int | None, problems: Mapping[RowId, str]) -> list[str]:

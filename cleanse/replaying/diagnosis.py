@@ -43,6 +43,10 @@ RISEN_NATS = 2.0
 """Nats over the run's usual loss from which the middle row counts as risen: every token became e^2, 7 times, less
 likely. Rows differ by about a nat among themselves, their median by less."""
 
+WITNESSED = 0.25
+"""How much of the two measures above is asked of a row that a rule rejects: two witnesses that agree need not be as
+sure as one alone. A rule that rejects is wrong about one clean record in a thousand at most."""
+
 SCALE_POWERS = 3
 """Powers of two that a row's safe loss scale must lie below the step's median to stand out. The prediction from
 single-precision amaxes is off by at most one; nearly every row overflows at the 2^24 a dynamic scaler starts from."""
@@ -127,8 +131,8 @@ def suspects(step: StepFigures, before: StepFigures | None = None) -> tuple[RowI
 
 
 def _cut(ranked: Ranked) -> float:
-    """From which deviation a row is suspected: from half of it where a rule, as a second witness, rejects the row."""
-    return OUTLIER / 2 if ranked.rule_action == "reject" else OUTLIER
+    """From which deviation a row is suspected."""
+    return OUTLIER * (WITNESSED if ranked.rule_action == "reject" else 1.0)
 
 
 def _few(count: int, of: int, before: StepFigures | None) -> bool:
@@ -199,10 +203,12 @@ def _not_finite_in_run(step: StepFigures, row: RowFigures) -> bool:
 
 
 def _all_risen(step: StepFigures, before: StepFigures | None, log: RunLog) -> bool:
-    """Whether the middle row, not just the batch, is far above what the run had or what guessing costs."""
-    if len(step.rows) == 1 and before is not None:
-        return _risen(step, log) and _risen(before, log)  # one row is no middle: the weights must show it elsewhere too
-    return _risen(step, log)
+    """Whether the middle row, not just the batch, is far above what the run had or what guessing costs.
+
+    The rows of the step before must show it too: they meet the same weights. Where they are as usual, the weights are
+    sound, and this step's rows are unlike the others.
+    """
+    return _risen(step, log) and (before is None or _risen(before, log))
 
 
 def _risen(step: StepFigures, log: RunLog) -> bool:
@@ -241,28 +247,31 @@ def _risen_alike(step: StepFigures, before: StepFigures | None) -> bool:
 
 def _carry(step: StepFigures, before: StepFigures | None, rows: tuple[RowId, ...], left_out: Sequence[LeftOut]) -> bool:
     """Whether these rows carry the step's excess, of its gradient or of its loss."""
+    rejected = all(r.rule_action == "reject" for r in step.rows if r.row in rows)
+    needed = CARRIED * (WITNESSED if rejected else 1.0)
     for replayed in left_out:
         if replayed.rows == frozenset(rows):
-            norm_gone = _gone(step.grad_norm, replayed.grad_norm, before.grad_norm if before else None)
-            return norm_gone or _loss_gone(step, before, replayed.loss)
+            usual = before.grad_norm if before else None
+            norm_gone = _gone(step.grad_norm, replayed.grad_norm, usual, needed)
+            return norm_gone or _loss_gone(step, before, replayed.loss, needed)
     square = [(r.row, (step.weight(r) * r.best_norm) ** 2) for r in step.rows if r.best_norm is not None]
     total = sum(s for _, s in square)
-    if total and sum(s for row, s in square if row in rows) >= CARRIED * total:
+    if total and sum(s for row, s in square if row in rows) >= needed * total:
         return True
     without = step.loss_without(rows)
-    return without is not None and _loss_gone(step, before, without)
+    return without is not None and _loss_gone(step, before, without, needed)
 
 
-def _loss_gone(step: StepFigures, before: StepFigures | None, without: float) -> bool:
-    return _gone(step.loss, without, before.loss if before else None)
+def _loss_gone(step: StepFigures, before: StepFigures | None, without: float, needed: float) -> bool:
+    return _gone(step.loss, without, before.loss if before else None, needed)
 
 
-def _gone(value: float | None, without: float | None, usual: float | None) -> bool:
-    """Whether leaving rows out takes at least ``CARRIED`` of the excess over the usual figure away.
+def _gone(value: float | None, without: float | None, usual: float | None, needed: float) -> bool:
+    """Whether leaving rows out takes at least the share ``needed`` of the excess over the usual figure away.
 
     Without a usual figure (no step before) the whole value stands for the excess.
     """
     if value is None or without is None:
         return False
     excess = value - (usual or 0.0)
-    return excess > 0 and value - without >= CARRIED * excess
+    return excess > 0 and value - without >= needed * excess

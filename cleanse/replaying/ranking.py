@@ -93,8 +93,11 @@ def _score(deviation: float, row: RowFigures, *, finite: bool) -> float:
 
 
 def _brought(step: StepFigures, row: RowFigures) -> float:
-    """The norm of the gradient that the row brings into the step; NaN where it was not measured."""
-    return math.nan if row.best_norm is None else step.weight(row) * row.best_norm
+    """The norm of the gradient that the row brings into the step, times the step's rows; NaN: not measured.
+
+    Times the rows, so that steps of different sizes compare: a run that was killed has but a part of its last window.
+    """
+    return math.nan if row.best_norm is None else step.weight(row) * row.best_norm * len(step.rows)
 
 
 class _Centre:
