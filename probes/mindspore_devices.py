@@ -90,5 +90,6 @@ def pick_device(wanted: str = "auto") -> str:
     import mindspore as ms  # noqa: PLC0415
 
     target = _ALIASES[name]
-    ms.set_device(target)
+    if ms.get_context("device_target") != target:  # a device in use cannot be set again
+        ms.set_device(target)
     return target
