@@ -236,7 +236,13 @@ def scan(
     type=click.Choice(["auto", "window", "micro-batch"]),
     help="Loss over the whole accumulation window, or a mean per forward pass.",
 )
-@click.option("--backend", default="torch", show_default=True, type=click.Choice(["torch", "mindspore"]))
+@click.option(
+    "--backend",
+    default="torch",
+    show_default=True,
+    type=click.Choice(["torch", "mindspore"]),
+    help="Framework of the replay.",
+)
 @click.option(
     "--device", default="auto", show_default=True, metavar="DEVICE", help="auto, cpu, cuda, npu, ascend, mps."
 )

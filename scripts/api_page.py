@@ -12,6 +12,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,8 @@ def _annotation(annotation: Any) -> str:
 
 
 def _default(value: Any) -> str:
+    if isinstance(value, Enum):
+        return f"{type(value).__name__}.{value.name}"
     return value.__name__ if inspect.isfunction(value) or inspect.isclass(value) else repr(value)
 
 
@@ -162,7 +165,8 @@ def _flushed(item: str) -> Iterator[str]:
 
 
 def _ticks(line: str) -> str:
-    return line.replace("``", "`")
+    """Double backquotes are single ones in Markdown, and a block of code needs no second colon."""
+    return re.sub(r"::$", ":", line.replace("``", "`"))
 
 
 def main() -> None:
