@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from cleanse.blocks import RawLines
 from cleanse.formats import replace_text
+from cleanse.formats.leaves import is_json
 from cleanse.mending import Mended
 
 
@@ -68,12 +69,29 @@ def _parse(text: bytes) -> tuple[Any, Any]:
 
 
 def _from_values(batch: pa.RecordBatch) -> Iterator[bytes]:
-    structured = [f.name for f in batch.schema if getattr(f.type, "extension_name", "") == "arrow.json"]
+    structured = {field.name: field.type for field in batch.schema if _holds_json(field.type)}
     for row in batch.to_pylist():
-        for name in structured:
-            if row[name] is not None:
-                row[name] = orjson.Fragment(row[name])
+        for name, kind in structured.items():
+            row[name] = _with_fragments(row[name], kind)
         yield orjson.dumps(row, default=_plain) + b"\n"
+
+
+def _holds_json(kind: pa.DataType) -> bool:
+    """Whether JSON text stands somewhere in values of this type."""
+    if is_json(kind):
+        return True
+    return any(_holds_json(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _with_fragments(value: Any, kind: pa.DataType) -> Any:
+    """The value with its JSON text as the JSON that it is."""
+    if value is None or not _holds_json(kind):
+        return value
+    if is_json(kind):
+        return orjson.Fragment(value)
+    if isinstance(value, dict):
+        return {child.name: _with_fragments(value[child.name], child.type) for child in kind}
+    return [_with_fragments(child, kind.value_type) for child in value]
 
 
 def _plain(value: Any) -> Any:

@@ -87,20 +87,41 @@ def _mend_column(
     place = batch.schema.get_field_index(name)
     column = batch.column(place)
     positions = np.array(sorted(rows), np.int64)
+    schema = pa.schema([batch.schema.field(place)])
     values = []
     for position, value in zip(positions.tolist(), column.take(pa.array(positions)).to_pylist(), strict=True):
         row: dict[str, Any] = {name: value}
         for field, rules in rows[position].items():
-            old = get_text(row, field)
+            old = get_text(row, field, schema)
             if not isinstance(old, str):
                 continue  # a number that was measured as its JSON text
             new = repair(old, rules)
             if new != old:
-                row = replace_text(row, field, new)
+                row = replace_text(row, field, new, schema)
                 edits.setdefault(position, {})[field] = new
         values.append(row[name])
-    fixed = pa.array(values, type=column.type)
+    fixed = array_of(values, column.type)
     order = np.arange(batch.num_rows)
     order[positions] = batch.num_rows + np.arange(len(positions))
     mended = pa.concat_arrays([column, fixed]).take(pa.array(order))
     return batch.set_column(place, batch.schema.field(place), mended)
+
+
+def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """An array of any type, JSON text inside lists and structs included, which ``pa.array`` alone cannot make."""
+    plain = _storage(kind)
+    made = pa.array(values, type=plain)
+    return made if plain == kind else made.cast(kind)
+
+
+def _storage(kind: pa.DataType) -> pa.DataType:
+    """The type with extension types as what they are stored in."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return kind.storage_type
+    if pa.types.is_struct(kind):
+        return pa.struct([child.with_type(_storage(child.type)) for child in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_storage(kind.value_type)))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_storage(kind.value_type)))
+    return kind

@@ -31,13 +31,18 @@ def parse_path(field: str) -> list[Step]:
     return steps
 
 
-def get_text(row: Mapping[str, Any], field: str) -> Any:
-    """The value at a path. Raises KeyError, IndexError or TypeError where the path leads nowhere."""
+def get_text(row: Mapping[str, Any], field: str, schema: pa.Schema | None = None) -> Any:
+    """The value at a path; ``schema`` as for ``replace_text``.
+
+    Raises KeyError, IndexError or TypeError where the path leads nowhere.
+    """
     value: Any = row
+    kind = None if schema is None else pa.struct(schema)
     for step in parse_path(field):
-        value = orjson.loads(value) if isinstance(value, str) else value
-        value = value[step]
-    return value
+        if isinstance(value, str):
+            value, kind = orjson.loads(value), None
+        value, kind = value[step], _below(kind, step)
+    return walk_json(value) if kind is not None and is_json(kind) and isinstance(value, str) else value
 
 
 def replace_text(row: dict[str, Any], field: str, new: str, schema: pa.Schema | None = None) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from cleanse.blocks import RecordBlock
 from cleanse.errors import UsageError
 from cleanse.formats import replace_text
+from cleanse.mending import array_of
 from cleanse.sources import ReadOptions
 from cleanse.sources.memory import block_of_records, block_of_table
 
@@ -132,7 +133,7 @@ def _edited_table(table: pa.Table, edits: Mapping[int, Mapping[str, str]]) -> pa
         column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
         order = np.arange(len(column))
         order[list(values)] = len(column) + np.arange(len(values))
-        fixed = pa.array(list(values.values()), type=column.type)
+        fixed = array_of(list(values.values()), column.type)
         table = table.set_column(
             place, table.schema.field(place), pa.concat_arrays([column, fixed]).take(pa.array(order))
         )

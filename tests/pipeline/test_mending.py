@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
+import datasets
 import numpy as np
 import pyarrow as pa
 import pytest
 
+import cleanse
 from cleanse.blocks import RawLines
 from cleanse.json_lines import lines
 from cleanse.mending import Mended, Wanted, mend
@@ -106,3 +110,27 @@ def test_binary_inputs_become_json_by_value() -> None:
 
 def test_nothing_kept_is_nothing_written() -> None:
     assert list(lines(Mended(pa.RecordBatch.from_pylist([{}]), {}), np.array([False]), None)) == []
+
+
+def test_mending_reaches_into_columns_of_mixed_kinds(tmp_path: Path) -> None:
+    def talk(content: Any) -> dict[str, Any]:
+        return {"messages": [{"role": "user", "content": "Where?"}, {"role": "assistant", "content": content}]}
+
+    parts = [{"type": "text", "text": "Beside\u200b the ri\u200bver."}]
+    rows = [talk(parts), talk('At the\u200b "old\u200b" mill.'), talk("Left\u202eright."), talk("Beside the bridge.")]
+    lines = [json.dumps(row) for row in rows]
+    (tmp_path / "d.jsonl").write_text("\n".join([*lines, '{"messages": [']) + "\n")
+    options = {"probe": "none", "corpus": False, "workers": 1, "emit": ("arrow", "jsonl")}
+    result = cleanse.scan(tmp_path / "d.jsonl", tmp_path / "o", **options)
+    wanted = [talk([{"type": "text", "text": "Beside the river."}]), talk('At the "old" mill.'), rows[3]]
+    assert result.load_clean().to_list() == wanted
+    assert [json.loads(line) for line in (tmp_path / "o" / "clean.jsonl").read_text().splitlines()] == wanted
+    # A released record is written from its values: JSON text inside them is JSON again.
+    released = cleanse.release(tmp_path / "o", ids=[f"{tmp_path / 'd.jsonl'}:2"]).result
+    wanted.insert(2, rows[2])
+    assert released.load_clean().to_list() == wanted
+    assert [json.loads(line) for line in (tmp_path / "o" / "clean.jsonl").read_text().splitlines()] == wanted
+    # The filter and its repair say the same, in a dataset and in a stream.
+    data = datasets.Dataset.from_list(rows[:2] + rows[3:], on_mixed_types="use_json")
+    for made in (data, data.to_iterable_dataset()):
+        assert list(made.map(cleanse.Filter().repair, batched=True)) == [*wanted[:2], rows[3]]
