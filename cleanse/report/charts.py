@@ -11,14 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import quote
-from xml.etree import ElementTree as ET
 
 from markupsafe import Markup
 
+from cleanse.report.svg import Drawing
+
 WIDE, NARROW = (880, 460), (520, 240)
 """Width and height of a picture that stands alone, and of one among others."""
-
-_ROUND = 1
 
 
 class Bar(NamedTuple):
@@ -108,13 +107,12 @@ def histogram(
         chart.add(label, [(bar.height, scale.place(bar.start), scale.place(bar.end)) for bar in bars])
     _label_x(chart, scale, low, high)
     chart.y_labels = Scale().ticks(0, max(bar.height for _, bars in series for bar in bars)) or [0, 1]
-    tree, view = _rendered(chart)
-    _dress(tree, [label for label, _ in series], name, title, description)
+    drawing = Drawing(chart, [label for label, _ in series], name=name, title=title, description=description)
     for place, line in enumerate(inside):
-        _draw_line(view, tree, line, scale.place(line.at), 12 + 14 * place)
+        drawing.limit(scale.place(line.at), line.label, "x", 12 + 14 * place)
     for value in singles:
-        _draw_stroke(view, tree, scale.place(value))
-    return _text(tree)
+        drawing.stroke(scale.place(value))
+    return drawing.markup()
 
 
 def scatter(
@@ -149,12 +147,11 @@ def scatter(
         )
     _label_x(chart, x, *spans[0])
     chart.y_labels = [{"value": y.place(v), "label": number(v)} for v in y.ticks(*spans[1])]
-    tree, view = _rendered(chart)
-    _dress(tree, [label for label, _ in series], name, title, description)
-    _points(tree, [label for label, _ in series])
+    drawing = Drawing(chart, [label for label, _ in series], name=name, title=title, description=description)
+    drawing.shape_points()
     for line in limits:
-        _draw_line(view, tree, line, (x if line.axis == "x" else y).place(line.at))
-    return _text(tree)
+        drawing.limit((x if line.axis == "x" else y).place(line.at), line.label, line.axis)
+    return drawing.markup()
 
 
 def curve(
@@ -181,11 +178,10 @@ def curve(
     chart.add("curve", [(x.place(a), y.place(b)) for a, b in points])
     _label_x(chart, x, *across)
     chart.y_labels = [{"value": y.place(v), "label": number(v)} for v in y.ticks(*up)]
-    tree, view = _rendered(chart)
-    _dress(tree, ["curve"], name, title, description)
+    drawing = Drawing(chart, ["curve"], name=name, title=title, description=description)
     for line in limits:
-        _draw_line(view, tree, line, (x if line.axis == "x" else y).place(line.at))
-    return _text(tree)
+        drawing.limit((x if line.axis == "x" else y).place(line.at), line.label, line.axis)
+    return drawing.markup()
 
 
 def _settings(size: tuple[int, int]) -> dict[str, Any]:
@@ -226,109 +222,3 @@ def _range(values: Sequence[float], scale: Scale, limits: Sequence[Line], axis: 
         return low / 1.15, high * 1.15
     margin = 0.04 * (high - low) or 1.0
     return low - margin, high + margin
-
-
-def _rendered(chart: Any) -> tuple[Any, Any]:
-    """The chart's tree, and the view that maps values to places in its plot."""
-    chart.setup()
-    text, view = chart.svg.render(is_unicode=True), chart.view
-    chart.teardown()
-    tree = ET.fromstring(text)  # noqa: S314 - written by pygal a line above
-    for node in tree.iter():
-        node.tag = node.tag.rpartition("}")[2]
-        for key in [key for key in node.attrib if key.startswith("{")]:
-            node.set(key.rpartition("}")[2], node.attrib.pop(key))
-        node.attrib.pop("style", None)
-        node.tail = None
-    return tree, view
-
-
-def _dress(tree: Any, classes: Sequence[str], name: str, title: str, description: str) -> None:
-    """Adds what a reader needs and takes away what the library says about itself."""
-    box = tree.get("viewBox")
-    for parent in list(tree.iter()):
-        for child in list(parent):
-            if child.tag in {"defs", "style", "script", "title"}:
-                parent.remove(child)
-    tree.attrib.clear()
-    tree.set("viewBox", box)
-    tree.set("class", "chart")
-    tree.set("role", "group" if _links(tree) else "img")
-    tree.set("aria-labelledby", f"{name}-t {name}-d")
-    for place, (tag, text) in enumerate((("title", title), ("desc", description))):
-        node = ET.Element(tag, {"id": f"{name}-{tag[0]}"})
-        node.text = text
-        tree.insert(place, node)
-    for group in tree.iter():
-        for index, label in enumerate(classes):
-            if f"serie-{index}" in group.get("class", "").split():
-                group.set("class", f"series {label}")
-
-
-def _links(tree: Any) -> bool:
-    return any(True for _ in tree.iter("a"))
-
-
-def _points(tree: Any, classes: Sequence[str]) -> None:
-    """Gives points their shape, their words, and links that stay in the page."""
-    for series in tree.iter():
-        kind = series.get("class", "").partition(" ")[2]
-        if not series.get("class", "").startswith("series") or kind not in classes:
-            continue
-        for link in list(series.iter("a")):
-            href = link.get("href")
-            words = next((d.text or "" for d in link if d.get("class") == "label"), "")
-            circle = next(link.iter("circle"))
-            link.attrib.clear()
-            link.set("href", href)
-            link.set("aria-label", words)
-            if kind == "control":
-                link.set("tabindex", "-1")  # hundreds of them: they are reached by search
-            for child in list(link):
-                link.remove(child)
-            cx, cy = round(float(circle.get("cx")), _ROUND), round(float(circle.get("cy")), _ROUND)
-            title = ET.SubElement(link, "title")
-            title.text = words
-            link.append(_mark(kind, cx, cy))
-
-
-def _mark(kind: str, cx: float, cy: float) -> Any:
-    if kind == "control":
-        return ET.Element("circle", {"cx": str(cx), "cy": str(cy), "r": "2.6"})
-    if kind == "convicted":
-        return ET.Element("path", {"d": f"M{cx} {cy - 6}l6 6-6 6-6-6z"})
-    return ET.Element("path", {"d": f"M{cx} {cy - 5}l5 9h-10z"})
-
-
-def _plot(tree: Any) -> Any:
-    return next(node for node in tree.iter() if node.get("class") == "plot")
-
-
-def _draw_stroke(view: Any, tree: Any, at: float) -> None:
-    """One value on the axis."""
-    place, bottom = str(round(float(view.x(at)), _ROUND)), round(view.height)
-    ET.SubElement(
-        _plot(tree), "line", {"class": "single", "x1": place, "x2": place, "y1": str(bottom - 26), "y2": str(bottom)}
-    )
-
-
-def _draw_line(view: Any, tree: Any, line: Line, at: float, words_at: int = 12) -> None:
-    """A limit across the plot, with its words at the end."""
-    plot = _plot(tree)
-    width, height = view.width, view.height
-    group = ET.SubElement(plot, "g", {"class": "limit"})
-    if line.axis == "x":
-        place = round(float(view.x(at)), _ROUND)
-        ET.SubElement(group, "line", {"x1": str(place), "x2": str(place), "y1": "0", "y2": str(round(height))})
-        side = {"text-anchor": "end", "x": str(place - 4)} if place > width / 2 else {"x": str(place + 4)}
-        text = ET.SubElement(group, "text", {**side, "y": str(words_at)})
-    else:
-        place = round(float(view.y(at)), _ROUND)
-        ET.SubElement(group, "line", {"x1": "0", "x2": str(round(width)), "y1": str(place), "y2": str(place)})
-        text = ET.SubElement(group, "text", {"x": str(round(width) - 4), "y": str(place - 4), "text-anchor": "end"})
-    text.text = line.label
-
-
-def _text(tree: Any) -> Markup:
-    # ElementTree escapes text and attributes: what comes out is markup whose only strings from data are escaped.
-    return Markup(ET.tostring(tree, encoding="unicode"))  # noqa: S704

@@ -1,8 +1,7 @@
-"""What the pictures show: distributions with limits, and loss against gradient norm."""
+"""Distributions with their limits, as pictures and as tables."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -10,20 +9,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
-import xxhash
 from markupsafe import Markup
 from numpy.typing import NDArray
 
 from cleanse.distributions import DENSITIES, LENGTHS
 from cleanse.report import charts
-from cleanse.report.charts import Bar, Line, Point, Scale
-from cleanse.report.evidence import source_codes
-from cleanse.report.rows import Key
+from cleanse.report.charts import Bar, Line, Scale
 from cleanse.report.scan_facts import ScanFacts
-from cleanse.safe_text import escape
-
-MOST_POINTS = {"convicted": 250, "suspect": 250, "control": 450}
-"""Points of each kind in the picture; of more, those with the smallest hash of their name are drawn."""
 
 _BINS = 36
 _FEW = 30  # suspects below which each is drawn by itself
@@ -124,7 +116,7 @@ def _of_probe(facts: ScanFacts, names: Sequence[str]) -> list[Figure]:
     table = pq.read_table(facts.probe_path, columns=["role", "n_tokens", "loss", "grad_norm", "nats_per_byte"])
     suspect = np.asarray(table.column("role").to_pylist(), object) == "suspect"
     values = {name: table.column(name).to_numpy().astype(np.float64) for name in table.column_names[2:]}
-    level = _level(facts)
+    level = level_of(facts)
     found = []
     with np.errstate(invalid="ignore", divide="ignore"):
         values["bytes_per_token"] = values["loss"] / values.pop("nats_per_byte")
@@ -135,7 +127,7 @@ def _of_probe(facts: ScanFacts, names: Sequence[str]) -> list[Figure]:
             continue
         few = usable & suspect if np.count_nonzero(usable & suspect) < _FEW else np.zeros(len(suspect), np.bool_)
         series = _shares(values[name], usable & ~few, suspect, scale)
-        limits = _quantiles(values[name][usable & ~suspect], level) if name in _OF_PROBE else []
+        limits = quantiles(values[name][usable & ~suspect], level) if name in _OF_PROBE else []
         if series:
             found.append(_histogram(name, series, scale, limits, values[name][few].tolist()))
     return found
@@ -160,74 +152,14 @@ def _shares(
     return series
 
 
-def _level(facts: ScanFacts) -> float:
+def level_of(facts: ScanFacts) -> float:
+    """The p-value at which the scan convicted a suspect."""
     return float((facts.probe or {}).get("level_suspects") or 0.01)
 
 
-def _quantiles(controls: NDArray[np.float64], level: float) -> list[Line]:
+def quantiles(controls: NDArray[np.float64], level: float) -> list[Line]:
     """Where the controls leave off: half of the level on either side."""
     if len(controls) < 40:  # noqa: PLR2004 - too few to have a tail
         return []
     low, high = np.quantile(controls, [level / 2, 1 - level / 2])
     return [Line(float(low), f"{50 * level:.3g} %"), Line(float(high), f"{100 - 50 * level:.5g} %")]
-
-
-def probed(facts: ScanFacts) -> tuple[Figure | None, list[Key]]:
-    """Loss against gradient norm, and the records that the points lead to."""
-    if not facts.probe_path.exists():
-        return None, []
-    table = pq.read_table(facts.probe_path, columns=["source", "row", "role", "loss", "grad_norm", "p_value"])
-    loss, norm = (table.column(name).to_numpy().astype(np.float64) for name in ("loss", "grad_norm"))
-    usable = np.isfinite(loss) & np.isfinite(norm) & (norm > 0)
-    if np.count_nonzero(usable) < 2:  # noqa: PLR2004
-        return None, []
-    suspect = np.asarray(table.column("role").to_pylist(), object) == "suspect"
-    p = table.column("p_value").to_numpy().astype(np.float64)
-    account = facts.probe or {}
-    with np.errstate(invalid="ignore"):
-        convicted = p <= np.where(suspect, account.get("level_suspects") or 0.0, account.get("level_others") or 0.0)
-    codes, names = source_codes(table.column("source"))
-    rows = table.column("row").to_numpy()
-    series, keys = [], []
-    kinds = {
-        "control": usable & ~suspect & ~convicted,
-        "suspect": usable & suspect & ~convicted,
-        "convicted": usable & convicted,
-    }
-    for kind, mine in kinds.items():
-        drawn = _drawn(np.flatnonzero(mine), MOST_POINTS[kind], names, codes, rows)
-        points = []
-        for i in drawn:
-            key = Key(names[int(codes[i])], int(rows[i]))
-            label = f"{escape(key.id)}: {kind}, loss {loss[i]:.3g}, gradient norm {norm[i]:.3g}"
-            label += "" if math.isnan(p[i]) else f", p = {p[i]:.2g}"
-            points.append(Point(float(loss[i]), float(norm[i]), key.id, label))
-            keys.append(key)
-        if points:
-            series.append((kind, points))
-    level = _level(facts)
-    ordinary = usable & ~suspect
-    limits = _quantiles(loss[ordinary], level) + [
-        Line(line.at, line.label, "y") for line in _quantiles(norm[ordinary], level)
-    ]
-    svg = charts.scatter(
-        series,
-        name="fig-scatter",
-        title="Loss against gradient norm of the probed records",
-        description=" ".join(f"{len(points)} {kind} records." for kind, points in series),
-        x=Scale(),
-        y=Scale(log=True),
-        limits=limits,
-    )
-    n = {kind: int(np.count_nonzero(mine)) for kind, mine in kinds.items()}
-    return Figure("scatter", svg, facts={"n": n, "drawn": {kind: len(points) for kind, points in series}}), keys
-
-
-def _drawn(
-    mine: NDArray[np.int64], most: int, names: Sequence[str], codes: NDArray[np.int64], rows: NDArray[np.int64]
-) -> list[int]:
-    """At most so many of them, the same ones on every machine."""
-    if len(mine) <= most:
-        return mine.tolist()
-    drawn = [(xxhash.xxh3_64_intdigest(f"{names[int(codes[i])]}:{rows[i]}".encode()), i) for i in mine.tolist()]
-    return sorted(i for _, i in sorted(drawn)[:most])

@@ -19,10 +19,10 @@ from cleanse.atomic import committed
 from cleanse.report import charts, context
 from cleanse.report.choosing import choose
 from cleanse.report.evidence import findings_of, probe_of
-from cleanse.report.figures import probed
 from cleanse.report.record_view import NARROW, WIDE, Widths, view
 from cleanse.report.rows import Key
 from cleanse.report.scan_facts import ScanFacts
+from cleanse.report.scatter import probed
 from cleanse.report.wording import in_both, of_rule, script_words, words
 from cleanse.safe_text import escape
 

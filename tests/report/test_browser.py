@@ -14,6 +14,7 @@ import hostile
 import pytest
 
 from cleanse.report import page as page_file
+from cleanse.report import write_report
 from cleanse.report.decisions import load, parse
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: extra [dev]")
@@ -33,7 +34,7 @@ def browser() -> Iterator:
 class Seen:
     """A page, with all that went wrong in it and all that it asked for."""
 
-    def __init__(self, browser, address: str, **options) -> None:
+    def __init__(self, browser, address: str, *, waits_for: str = "article.record", **options) -> None:
         self.context = browser.new_context(accept_downloads=True, **options)
         self.page = self.context.new_page()
         self.page.set_default_timeout(20_000)
@@ -44,7 +45,7 @@ class Seen:
         self.page.on("dialog", lambda d: (self.wrong.append("dialog"), d.dismiss()))
         self.page.on("request", lambda r: self.asked.append(r.url))
         self.page.goto(address)
-        self.page.wait_for_selector("article.record")
+        self.page.wait_for_selector(waits_for)
 
     def count(self) -> str:
         return self.page.inner_text("#count")
@@ -62,6 +63,12 @@ def see(browser) -> Iterator:
     yield see_
     for seen in opened:
         seen.context.close()
+
+
+@pytest.fixture
+def see_plain(see):
+    """For pages without a list of records."""
+    return lambda address, **options: see(address, waits_for="h1", **options)
 
 
 @pytest.fixture
@@ -120,6 +127,44 @@ def test_a_rule_of_the_picture_leads_to_its_records(see, html: Path) -> None:
         "name => [...document.querySelectorAll('article.record')].every(a => a.innerText.includes(name))", arg=name
     )
     assert seen.page.evaluate("document.querySelector('#f-rule').selectedOptions[0].textContent") == name
+
+
+def test_a_point_leads_to_its_record(see, probed_out: Path, tmp_path: Path) -> None:
+    seen = see(write_report(probed_out, tmp_path / "probed.html"))
+    point = seen.page.locator("#fig-scatter-t ~ g .convicted a").first
+    point.focus()
+    name = point.get_attribute("aria-label").partition(": convicted")[0]
+    seen.page.keyboard.press("Enter")
+    sync_api.expect(seen.page.locator("article.record")).to_have_count(1)
+    assert seen.page.locator("article.record").get_attribute("aria-label") == name
+    assert seen.page.locator("article.record .k3").count() == 1  # its tokens are shaded
+    assert seen.page.evaluate("document.activeElement.closest('article') !== null")
+    assert seen.wrong == []
+
+
+def test_a_replay_is_read_in_the_same_way(see_plain, tmp_path: Path) -> None:
+    from test_replay_page import HOSTILE, figures
+
+    from cleanse.replaying.capsule import write_capsule
+    from cleanse.report import write_replay_report
+
+    folder = write_capsule(
+        tmp_path / "c",
+        step=41,
+        rows=[3, 7],
+        history=[{"step": s, "loss": 2.0 + s / 100} for s in range(30, 42)],
+        records={3: {"text": HOSTILE}, 7: {"text": "the quick \u202ezzz fox"}},
+        figures=figures(),
+    )
+    seen = see_plain(write_replay_report(folder), locale="zh-CN", color_scheme="dark")
+    assert seen.page.evaluate("window.owned") is None
+    assert seen.page.evaluate("document.documentElement.lang") == "zh-Hans"
+    seen.page.click("#language")
+    assert seen.page.inner_text("h1") == "The data did it."
+    seen.page.locator("#ranking a").first.click()
+    assert seen.page.evaluate("location.hash") == "#row-7"
+    assert seen.page.locator("mark .pill").count() >= 1
+    assert seen.wrong == []
 
 
 def test_decisions_are_kept_exported_and_read_back(see, html: Path, tmp_path: Path) -> None:
