@@ -76,7 +76,8 @@ def plant(rows: list[Row], row: int, folder: Path, kind: str, finite: Finite) ->
         weights[DOWN][:, UNIT] = 1e-6
         save(weights, folder)
         return not finite(folder, [rows[row]], 1.0) and finite(folder, others, SCALE)
-    weights[GATE][UNIT], weights[UP][UNIT] = 4 * aligned, 300 * aligned
+    # silu(0) is 0 and its slope 1/2: nothing is seen going forward, and the gradient at the gate is what `up` makes it
+    weights[GATE][UNIT], weights[UP][UNIT] = 0.0, 1000 * aligned
     direction = np.random.default_rng(row).standard_normal(len(target))
     for power in range(-6, 12):
         weights[DOWN][:, UNIT] = 2.0**power * direction / np.linalg.norm(direction)
