@@ -86,21 +86,22 @@ def write_capsule(
     return folder
 
 
-def resume_recipe(step: int, skip: Sequence[RowId], *, checkpoint_step: int | None = None, trainer: str = "hf") -> str:
+def resume_recipe(
+    step: int | None, skip: Sequence[RowId], *, checkpoint_step: int | None = None, trainer: str = "hf"
+) -> str:
     """How to go on, in words: which checkpoint, which steps, what not to do.
 
     Args:
-        step: the step that spiked.
+        step: the step that spiked; None where it is not known.
         skip: the rows to skip; empty where no row is at fault.
         checkpoint_step: global step of the newest checkpoint before it, where it is known.
         trainer: as in ``cleanse.order``.
     """
-    at = (
-        f"checkpoint of step {checkpoint_step}"
-        if checkpoint_step is not None
-        else f"newest checkpoint before step {step}"
-    )
-    replayed = f"steps {checkpoint_step + 1} to {step}" if checkpoint_step is not None else f"the steps up to {step}"
+    name = f"step {step}" if step is not None else "these rows were fed"
+    at = f"checkpoint of step {checkpoint_step}" if checkpoint_step is not None else f"newest checkpoint before {name}"
+    replayed = f"the steps up to {step}" if step is not None else "the steps after it"
+    if checkpoint_step is not None and step is not None:
+        replayed = f"steps {checkpoint_step + 1} to {step}"
     same = "with the same seeds, batch sizes, accumulation and world size"
     parts = [f"Resume from the {at}, {same}: {replayed} are then fed the same rows again."]
     if trainer in {"hf", "trl", "llama-factory", "ms-swift"}:

@@ -96,7 +96,7 @@ class ReplayResult:
     def recipe(self) -> str:
         """How to go on, in words."""
         return resume_recipe(
-            self.located.step if self.located.step is not None else 1,
+            self.located.step,
             self.culprits,
             checkpoint_step=self.checkpoint_step,
             trainer=str(self.settings.get("trainer", "")),
