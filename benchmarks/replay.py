@@ -121,9 +121,14 @@ def load(data: Path) -> tuple[list[bytes], dict[str, list[bytes]]]:
     whole = ("base64_blob", "random_printable", "repeat_token", "over_long_run")  # damaged from the first word on
     for kind, records in damaged.items():  # elsewhere the damage must not lie behind the cut
         rows = Rows(records)
-        lengths = [len(rows[i]["input_ids"]) for i in range(len(records))]
-        damaged[kind] = [r for r, n in zip(records, lengths, strict=True) if n < MAX_LENGTH or kind in whole]
+        damaged[kind] = [r for i, r in enumerate(records) if _reaches_the_loss(rows[i], whole=kind in whole)]
     return [line for line in clean if json.loads(line)["output"].strip()], {k: v for k, v in damaged.items() if v}
+
+
+def _reaches_the_loss(row: dict[str, Any], *, whole: bool) -> bool:
+    """Whether the damage is before the cut: the record is not cut, or all of its answer is damage and some is left."""
+    learnt = sum(label != IGNORED for label in row["labels"])
+    return len(row["input_ids"]) < MAX_LENGTH or (whole and learnt >= MAX_LENGTH // 8)
 
 
 def largest_step(log: list[dict[str, float]], name: str) -> int:
