@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -82,7 +83,9 @@ class Filter:
         """
         if suspects not in SUSPECTS:
             raise UsageError(f"suspects is {suspects!r}: expected one of {', '.join(SUSPECTS)}")
-        asked = settle(probe, probe_options or {})[0]
+        asked, remark = settle(probe, probe_options or {})
+        if remark:
+            warnings.warn(remark, stacklevel=2)
         settings = Settings(
             format=format,
             text_column=text_column,

@@ -86,6 +86,8 @@ def test_filter_keeps_what_the_scan_keeps(ds, scanned) -> None:
 
 @pytest.mark.parametrize("kind", ["arrow", "pandas", "polars", "numpy", "torch", None])
 def test_every_format_gives_the_same_verdicts(ds, held, kind: str | None) -> None:
+    if kind == "torch":
+        pytest.importorskip("torch")
     numbered = ds.add_column("number", list(range(len(ds)))).with_format(kind)
     kept = numbered.filter(cleanse.Filter(), batched=True).with_format(None)["number"][:]
     assert sorted(set(range(len(ds))) - set(kept)) == held
@@ -301,3 +303,19 @@ def test_parquet_is_judged_as_the_scan_judges_it(tmp_path: Path) -> None:
         cleanse.Filter(), batched=True
     )
     assert kept["score"][:] == result.load_clean()["score"][:] == [1, 3]
+
+
+def test_a_probe_that_cannot_run_is_no_secret(monkeypatch) -> None:
+    from cleanse.probing import recipes
+
+    monkeypatch.setattr(recipes, "find_spec", lambda _: None)
+    with pytest.warns(UserWarning, match="suspects stay unproven"):
+        cleanse.Filter(probe="auto")
+    with pytest.raises(UsageError, match="torch is not installed"):
+        cleanse.Filter(probe="thorough")
+
+
+def test_asking_for_a_filter_loads_no_framework() -> None:
+    code = "import sys, cleanse; cleanse.Filter(); print({'torch', 'mindspore', 'datasets', 'ray'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
