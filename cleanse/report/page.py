@@ -56,12 +56,17 @@ def build(facts: ScanFacts) -> bytes:
     return render("scan.html.j2", data, context.of_scan(facts, records, scatter), live=False)
 
 
-def build_live(facts: ScanFacts, decisions: Sequence[Mapping[str, Any]]) -> bytes:
-    """The same page for the review server, which sends the records as they are asked for."""
+def live_values(facts: ScanFacts) -> dict[str, Any]:
+    """What the review server's page says about a scan: the work of a page that decisions do not change."""
     scatter, _ = probed(facts)
     examples = _records(facts, choose(facts.findings_path, facts.rows), WIDE, _MOST_FOR_RECORDS)
+    return context.of_scan(facts, examples, scatter)
+
+
+def build_live(facts: ScanFacts, values: Mapping[str, Any], decisions: Sequence[Mapping[str, Any]]) -> bytes:
+    """The same page for the review server, which sends the records as they are asked for."""
     data = {"mode": "live", "run": run_id(facts), "decisions": list(decisions), "words": script_words()}
-    return render("scan.html.j2", data, context.of_scan(facts, examples, scatter), live=True)
+    return render("scan.html.j2", data, values, live=True)
 
 
 def run_id(facts: ScanFacts) -> str:

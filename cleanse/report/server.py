@@ -14,7 +14,7 @@ import orjson
 from cleanse.errors import CleanseError
 from cleanse.report import decisions as decided
 from cleanse.report.listing import Filter, Listing
-from cleanse.report.page import build_live
+from cleanse.report.page import build_live, live_values
 from cleanse.report.scan_facts import ScanFacts
 from cleanse.summary import FILE as SUMMARY
 
@@ -61,13 +61,14 @@ class Review:
         if changed != self._read_at:
             self._facts = ScanFacts(self._out)
             self._listing = Listing(self._facts)
+            self._values = live_values(self._facts)
             self._read_at = changed
 
     def page(self) -> bytes:
         """The page, with the decisions made so far."""
         with self._lock:
             self._read()
-            return build_live(self._facts, [item._asdict() for item in self._decisions.values()])
+            return build_live(self._facts, self._values, [item._asdict() for item in self._decisions.values()])
 
     def records(self, wanted: Filter, offset: int, limit: int) -> dict[str, Any]:
         """Some records that fit a filter."""
