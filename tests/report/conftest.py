@@ -15,21 +15,13 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import hostile
+import hostile_records as hostile
+from report_scans import scanned
 
-from cleanse.config import ScanConfig
-from cleanse.pipeline import scan
 from cleanse.probing.measure import SCHEMA
 from cleanse.probing.settings import ProbeSettings
 from cleanse.probing.telling import probe_table
 from cleanse.report.scan_facts import ScanFacts
-from cleanse.sources import ReadOptions
-
-
-def scanned(source: Path, out: Path, **options: object) -> Path:
-    """Scans without a probe, in one process, in small shards so that there are several Arrow files."""
-    scan(ScanConfig((str(source),), out, workers=1, read=ReadOptions(shard_bytes=4096), **options))
-    return out
 
 
 @pytest.fixture(scope="session")

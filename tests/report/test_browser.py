@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-import hostile
+import hostile_records as hostile
 import pytest
 
 from cleanse.report import page as page_file

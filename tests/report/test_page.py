@@ -9,13 +9,13 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
-import hostile
+import hostile_records as hostile
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from conftest import scanned
+from report_scans import scanned
 
 from cleanse import findings as tables
 from cleanse.cli import main

@@ -8,7 +8,7 @@ from pathlib import Path
 import datasets
 import pytest
 from click.testing import CliRunner
-from conftest import scanned
+from report_scans import scanned
 
 from cleanse.cli import main
 from cleanse.report.decisions import Decision, save

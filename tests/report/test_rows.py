@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import scanned
+from report_scans import scanned
 
 from cleanse.report.rows import Key
 from cleanse.report.scan_facts import ScanFacts
