@@ -206,9 +206,14 @@ def _all_risen(step: StepFigures, before: StepFigures | None, log: RunLog) -> bo
     """Whether the middle row, not just the batch, is far above what the run had or what guessing costs.
 
     The rows of the step before must show it too: they meet the same weights. Where they are as usual, the weights are
-    sound, and this step's rows are unlike the others.
+    sound, and this step's rows are unlike the others, unless each one is predicted worse than by guessing.
     """
-    return _risen(step, log) and (before is None or _risen(before, log))
+    return _risen(step, log) and (before is None or _risen(before, log) or _worse_than_guessing(step, log))
+
+
+def _worse_than_guessing(step: StepFigures, log: RunLog) -> bool:
+    losses = [r.best_loss for r in step.rows if r.n_supervised]
+    return len(losses) > 1 and log.guess_loss is not None and min(losses) > log.guess_loss + GUESS_MARGIN
 
 
 def _risen(step: StepFigures, log: RunLog) -> bool:
