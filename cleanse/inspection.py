@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from cleanse import findings
 from cleanse.atomic import committed, write_json
 from cleanse.blocks import RecordBlock
+from cleanse.cured import without_cured
 from cleanse.distributions import Distributions
 from cleanse.engines.job import Report
 from cleanse.errors import CleanseError, UsageError
@@ -48,14 +49,18 @@ STAGE = "inspect"
 class Inspector:
     """Finds what the rules say about a block of records. Also used on its own, without a scan around it."""
 
-    def __init__(self, rules: RuleSet, fmt: Format | None, tokens: TokenContext | None = None) -> None:
+    def __init__(
+        self, rules: RuleSet, fmt: Format | None, tokens: TokenContext | None = None, *, repair: bool = True
+    ) -> None:
         """``fmt`` may be None for a source in which no record could be parsed: then only strays are judged.
 
-        Without ``tokens`` the rules that need a tokenizer do not apply.
+        Without ``tokens`` the rules that need a tokenizer do not apply. ``repair`` says that texts will be mended,
+        so that what a repair ends is no suspicion.
         """
         self._rules = rules
         self._format = fmt
         self._tokens = tokens
+        self._repair = repair
         self.distributions = Distributions()
 
     def inspect(self, block: RecordBlock, source: str) -> pa.Table:
@@ -74,6 +79,8 @@ class Inspector:
         if self._tokens is not None:
             self._tokens.attach(seen.texts)
         hits = self._rules.evaluate(seen.texts)
+        if self._repair:
+            hits = without_cured(self._rules, hits, seen.texts, self._tokens)
         counted = self._tokens.of(seen.texts).tally.tokens if self._tokens is not None and len(seen.texts) else None
         self.distributions.add(seen.texts, counted)
         return findings.table(
@@ -141,6 +148,7 @@ class InspectTask:
     packs: tuple[str, ...]
     rules_fingerprint: str
     tokens: TokenSource | None
+    repair: bool
     read: ReadOptions
     folder: Path  # OUT/.cleanse
 
@@ -156,7 +164,7 @@ def inspect_shard(task: InspectTask, report: Report) -> None:
     path = unit_path(task.folder, STAGE, task.unit.index, ".parquet")
     with committed(path) as temporary, pq.ParquetWriter(temporary, findings.COMMITTED_SCHEMA) as writer:
         for shard, fmt in zip(task.unit.shards, task.formats, strict=True):
-            inspector = Inspector(rules, fmt, tokens)
+            inspector = Inspector(rules, fmt, tokens, repair=task.repair)
             reader = open_shard(shard, task.read)
             of_file: list[ReadEvent] = []
             for block in reader:

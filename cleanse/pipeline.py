@@ -135,6 +135,7 @@ class _Run:
                 packs=self.config.packs,
                 rules_fingerprint=self.rules.fingerprint,
                 tokens=self.config.tokens,
+                repair=self.config.repair,
                 read=self.config.read,
                 folder=self.state.folder,
             )
