@@ -43,7 +43,8 @@ lowest: $(LOWEST)/.installed
 
 # mindspore: its tests in an environment of NumPy 1, with torch beside it as the reference.
 mindspore: $(MINDSPORE)/.installed
-	$(MINDSPORE)/bin/python -m pytest -q tests/probes_mindspore tests/replay/test_mindspore_orders.py tests/plug/test_mindspore_filter.py
+	$(MINDSPORE)/bin/python -m pytest -q tests/probes_mindspore tests/replay/test_mindspore_orders.py tests/plug/test_mindspore_filter.py \
+	  tests/guard/test_mindspore_guard.py tests/replay/test_half_replay.py
 
 # docs: the pages that are made from rules and code.
 docs: $(VENV)/.installed

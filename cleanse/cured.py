@@ -40,7 +40,7 @@ def without_cured(rules: RuleSet, hits: Hits, texts: TextBatch, tokens: TokenCon
         segment, rule = int(hits.segment[i]), int(hits.rule[i])
         place = int(np.searchsorted(segments, segment))
         kept[i] = (segment, rule) in still or not _judges(rules.rules[rule], mended, place)
-    return Hits(*(values[kept] for values in (hits.rule, hits.segment, hits.record, hits.value, hits.limit)))
+    return Hits(hits.rule[kept], hits.segment[kept], hits.record[kept], hits.value[kept], hits.limit[kept])
 
 
 def _mends(rule: Rule) -> bool:
