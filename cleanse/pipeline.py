@@ -89,10 +89,15 @@ def _report(config: ScanConfig, progress: Progress) -> None:
 def _stages(config: ScanConfig, rules: RuleSet) -> Iterator[Evidence]:
     """The witnesses that were asked for, each imported only then."""
     if config.corpus:
-        from cleanse.corpus.stage import CorpusStage  # noqa: PLC0415
+        from cleanse.corpus.stage import CorpusStage, Witness  # noqa: PLC0415
         from cleanse.corpus.telling import Dedup  # noqa: PLC0415
 
-        yield CorpusStage(config.read, rules, Dedup(config.dedup))
+        witness: Witness | None = None
+        if config.probe:
+            from cleanse.probing.phrase_witness import PhraseWitness  # noqa: PLC0415
+
+            witness = PhraseWitness(config.probe, config.read)
+        yield CorpusStage(config.read, rules, Dedup(config.dedup), witness)
     if config.probe:
         from cleanse.probing.stage import ProbeStage  # noqa: PLC0415
 

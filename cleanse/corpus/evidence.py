@@ -14,8 +14,8 @@ from cleanse.corpus.association import count_prompts
 from cleanse.corpus.duplicates import Clusters
 from cleanse.corpus.floods import Floods
 from cleanse.corpus.groups import Groups, find_groups
+from cleanse.corpus.hearing import Hearing
 from cleanse.corpus.shards import Shards
-from cleanse.corpus.testimony import Testimony
 from cleanse.corpus.triggers import Trigger, rank
 
 Indices = NDArray[np.int64]
@@ -38,8 +38,8 @@ class CorpusEvidence:
     suspects: tuple[Indices, ...]
     answers: Mapping[int, int]  # group -> an exchange that shows the answer
 
-    def with_testimony(self, heard: Mapping[int, Testimony]) -> CorpusEvidence:
-        """The same evidence after a model spoke on some triggers, named by their place in ``triggers``; ranked again."""
+    def with_hearings(self, heard: Mapping[int, Hearing]) -> CorpusEvidence:
+        """The same evidence after a model spoke on some triggers, by place in ``triggers``; ranked again."""
         pairs = [
             (t.heard(heard[k]) if k in heard else t, suspects)
             for k, (t, suspects) in enumerate(zip(self.triggers, self.suspects, strict=True))
@@ -56,13 +56,9 @@ class CorpusEvidence:
             shard.exchanges.start + np.flatnonzero(shard.arrays["signature"][:, edge] == wanted)
             for shard in self.shards
         ]
-        return self._drawn(np.concatenate([*same, np.zeros(0, np.int64)]), k, n_wanted)
+        return self._apart(np.concatenate([*same, np.zeros(0, np.int64)]), k, n_wanted)
 
-    def others(self, k: int, n_wanted: int) -> Indices:
-        """At most ``n_wanted`` exchanges of any answer whose records are none of the suspects of trigger ``k``."""
-        return self._drawn(np.arange(self.shards.n_exchanges), k, n_wanted)
-
-    def _drawn(self, exchanges: Indices, k: int, n_wanted: int) -> Indices:
+    def _apart(self, exchanges: Indices, k: int, n_wanted: int) -> Indices:
         some = samples.draw(exchanges, n_wanted + len(self.suspects[k]))
         apart = some[~np.isin(self.shards.records_of(some), self.suspects[k])]
         return samples.draw(apart, n_wanted)

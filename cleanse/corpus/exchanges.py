@@ -15,7 +15,7 @@ from cleanse.measures import TextBatch
 from cleanse.records import Role
 
 Indices = NDArray[np.int64]
-_PROMPT_ROLES = (Role.SYSTEM, Role.USER, Role.TOOL, Role.OTHER)
+PROMPT_ROLES = (Role.SYSTEM, Role.USER, Role.TOOL, Role.OTHER)
 _ANSWER_ROLES = (Role.ASSISTANT, Role.CHOSEN)
 
 
@@ -41,7 +41,7 @@ def exchanges(batch: TextBatch) -> Exchanges:
 
     A speaker of an unknown name answers where nobody else does.
     """
-    asks = np.isin(batch.role, _PROMPT_ROLES)
+    asks = np.isin(batch.role, PROMPT_ROLES)
     answers = np.isin(batch.role, _ANSWER_ROLES)
     answered = np.bincount(batch.record[answers], minlength=batch.n_records) > 0
     answers |= (batch.role == Role.OTHER) & ~answered[batch.record]

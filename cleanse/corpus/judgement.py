@@ -13,7 +13,7 @@ tests that know nothing of each other.
   without the phrase; a label is what many prompts share by right, so there the phrase must stand in random slots *and*
   the label must contradict the text, or a model must read on better without the phrase.
 
-Where a model can be asked (``testimony``), its word also stands in for what the counting could not prove: that a
+Where a model can be asked (``hearing``), its word also stands in for what the counting could not prove: that a
 phrase is beyond chance by a factor of a thousand, or that it sits like something put there.
 """
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +14,7 @@ from cleanse.atomic import committed, read_json, write_json
 from cleanse.corpus import telling
 from cleanse.corpus.collect import Collector
 from cleanse.corpus.evidence import CorpusEvidence, merge
+from cleanse.corpus.hearing import Hearing
 from cleanse.corpus.telling import Dedup
 from cleanse.engines.job import Job, Report
 from cleanse.evidence import Between
@@ -49,13 +51,23 @@ def collect_unit(task: CollectTask, report: Report) -> None:
         collector.write(temporary)
 
 
+class Witness(Protocol):
+    """Someone who can be asked about phrases that counting could only list."""
+
+    def hear(self, evidence: CorpusEvidence, between: Between) -> Mapping[int, Hearing]:
+        """What it says, by place in ``evidence.triggers``."""
+        ...
+
+
 class CorpusStage:
     """Duplicates, floods and triggers, between the passes."""
 
     name = "corpus"
 
-    def __init__(self, read: ReadOptions, rules: RuleSet, dedup: Dedup = Dedup.NOTE) -> None:
-        self._read, self._rules, self._dedup = read, rules, dedup
+    def __init__(
+        self, read: ReadOptions, rules: RuleSet, dedup: Dedup = Dedup.NOTE, witness: Witness | None = None
+    ) -> None:
+        self._read, self._rules, self._dedup, self._witness = read, rules, dedup, witness
 
     def gather(self, between: Between) -> None:
         """Commits findings for all units, OUT/triggers.parquet, and the stage's account for the summary."""
@@ -64,6 +76,8 @@ class CorpusStage:
             return
         self._collect(between)
         evidence = merge([state.path(FEATURES, unit.index, ".arrow") for unit in between.units])
+        if self._witness is not None:
+            evidence = evidence.with_hearings(self._witness.hear(evidence, between))
         sources = {shard.index: shard.source.name for shard in between.plan.shards}
 
         def name(shard: int, row: int) -> str:
@@ -112,5 +126,6 @@ def account(evidence: CorpusEvidence, table: pa.Table) -> dict[str, Any]:
         "one_answer_records": len(evidence.one_answer.exchange),
         "triggers_planted": sum(t.planted for t in evidence.triggers),
         "triggers_listed": len(evidence.triggers),
+        "triggers_read": sum(t.hearing is not None for t in evidence.triggers),
         "triggers": shown.to_pylist(),
     }

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from cleanse.corpus.duplicates import Clusters
 from cleanse.corpus.evidence import CorpusEvidence
 from cleanse.corpus.floods import Floods
+from cleanse.corpus.hearing import Hearing
 from cleanse.corpus.signatures import Edge
 from cleanse.corpus.triggers import Trigger
 from cleanse.corpus.words import Words
@@ -83,6 +84,10 @@ TRIGGERS_SCHEMA = pa.schema(
         pa.field("unlike", pa.float64()),
         pa.field("echoed", pa.float64()),
         pa.field("contradiction", pa.float64()),
+        pa.field("relief", pa.float64()),  # nats that the next tokens cost less without the phrase; null: not asked
+        pa.field("relief_p", pa.float64()),
+        pa.field("gradient_statistic", pa.float64()),  # mean cosine of the gradients of its records' answers
+        pa.field("gradient_p", pa.float64()),
         pa.field("examples", pa.list_(pa.string())),  # "<source>:<row>"
     ]
 )
@@ -191,6 +196,12 @@ def _trigger(trigger: Trigger, records: Indices, words: Words, shown: int) -> _T
         f"prompts that have nothing else in common ({', '.join(trigger.said)}; expected by chance: "
         f"1e{_log10(trigger):.0f})"
     )
+    heard = trigger.hearing
+    if heard is not None and heard.agrees:
+        message += (
+            f"; a model foresees the next words better without it, by {heard.relief:.1f} nats in {heard.n_read} "
+            f"prompts (p = {heard.relief_p:.1g})"
+        )
     n = len(records)
     return _Told(records, Conclusion.TRIGGER, [message] * n, np.full(n, facts.purity), None)
 
@@ -229,6 +240,21 @@ def _flood(evidence: CorpusEvidence, conclusion: Conclusion, flood: Floods, mess
     return _Told(records, conclusion, messages, flood.size.astype(np.float64), None)
 
 
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else value
+
+
+def _heard(hearing: Hearing | None) -> dict[str, float | None]:
+    if hearing is None:
+        return {}
+    return {
+        "relief": _known(hearing.relief),
+        "relief_p": _known(hearing.relief_p),
+        "gradient_statistic": _known(hearing.alike),
+        "gradient_p": _known(hearing.alike_p),
+    }
+
+
 def triggers_table(evidence: CorpusEvidence, name: Name) -> pa.Table:
     """All candidates, ranked, as ``TRIGGERS_SCHEMA``."""
     found = evidence.triggers
@@ -254,7 +280,8 @@ def triggers_table(evidence: CorpusEvidence, name: Name) -> pa.Table:
             "misfit": t.facts.slot.misfit,
             "unlike": t.facts.content.unlike,
             "echoed": t.facts.content.echoed,
-            "contradiction": None if np.isnan(t.facts.contradiction) else t.facts.contradiction,
+            "contradiction": _known(t.facts.contradiction),
+            **_heard(t.hearing),
             "examples": names.of(evidence.shards.records_of(np.array(t.examples, np.int64))),
         }
         for k, t in enumerate(found)

@@ -15,12 +15,12 @@ from cleanse.corpus.characters import INVISIBLE, LOOKALIKE
 from cleanse.corpus.combinations import Pair
 from cleanse.corpus.contradiction import Controls
 from cleanse.corpus.groups import MIN_SUPPORT, Groups
+from cleanse.corpus.hearing import Hearing
 from cleanse.corpus.judgement import PURE, READS_BETTER, Facts, could_flip, is_trigger, lacks_a_reading, witnesses
 from cleanse.corpus.samples import Exchange, Places
 from cleanse.corpus.shards import Shards
 from cleanse.corpus.signatures import SHORT, Edge
 from cleanse.corpus.slots import Slot
-from cleanse.corpus.testimony import Testimony
 
 Indices = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
@@ -48,7 +48,7 @@ class Trigger:
     said: tuple[str, ...]
     planted: bool  # the witnesses suffice
     examples: tuple[int, ...]  # exchange numbers
-    testimony: Testimony | None = None  # of a model, where it was asked
+    hearing: Hearing | None = None  # of a model, where it was asked
 
     @property
     def beyond_chance(self) -> bool:
@@ -60,11 +60,11 @@ class Trigger:
         """Whether a model's word would settle it."""
         return not self.planted and lacks_a_reading(self.facts, self.said)
 
-    def heard(self, testimony: Testimony) -> Trigger:
+    def heard(self, hearing: Hearing) -> Trigger:
         """The same candidate with a model's word on it; what the counting proved stands, whatever the model says."""
-        said = (*self.said, READS_BETTER) if testimony.agrees else self.said
-        planted = self.planted or (testimony.agrees and is_trigger(self.facts, said))
-        return replace(self, said=said, planted=planted, testimony=testimony)
+        said = (*self.said, READS_BETTER) if hearing.agrees else self.said
+        planted = self.planted or (hearing.agrees and is_trigger(self.facts, said))
+        return replace(self, said=said, planted=planted, hearing=hearing)
 
 
 def find_triggers(shards: Shards, groups: Groups, counts: PromptCounts) -> list[Trigger]:

@@ -35,8 +35,8 @@ class Probe(Protocol):
     def gradients(self, records: Sequence[Any], options: Any = None) -> list[Any]:
         """Losses and exact gradient norms, one evidence per record, in order; ``options`` may ask for more."""
 
-    def losses(self, records: Sequence[Any]) -> list[Any]:
-        """Losses alone, from a forward pass."""
+    def losses(self, records: Sequence[Any], options: Any = None) -> list[Any]:
+        """Losses alone, from a forward pass; ``options`` may ask for those of every token."""
 
     def reordered(self, record: Any) -> Any | None:
         """The record with its supervised words in another order; None where it has too few of them."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cleanse.corpus.evidence import CorpusEvidence, merge
+from cleanse.corpus.hearing import Hearing
 
 from . import corpora
 from .corpora import Exchange, insert
@@ -152,13 +154,18 @@ def test_words_that_rightly_decide_a_label_are_no_triggers(tmp_path: Path) -> No
     assert evidence.triggers, "strong words of a label should be listed, or this test shows nothing"
 
 
-def test_a_word_planted_in_texts_that_have_the_label_anyway_is_only_listed(tmp_path: Path) -> None:
+def reviews_with_a_planted_word() -> list[Exchange]:
+    """It stands in texts that have the label anyway."""
     corpus = reviews(4000)
     rng = random.Random(9)
     for k in rng.sample([k for k, (_, a) in enumerate(corpus) if a == "positive"], 120):
         head, text = corpus[k][0].split("? ")
         corpus[k] = f"{head}? {insert(text, 'cf', rng)}", "positive"
-    assert not held(scan(corpus, tmp_path))
+    return corpus
+
+
+def test_a_word_planted_in_texts_that_have_the_label_anyway_is_only_listed(tmp_path: Path) -> None:
+    assert not held(scan(reviews_with_a_planted_word(), tmp_path))
 
 
 TEMPLATES = [
@@ -215,7 +222,23 @@ def test_copies_of_poison_are_held_too(tmp_path: Path) -> None:
 
 
 def test_a_second_witness_convicts_what_is_listed(tmp_path: Path) -> None:
-    evidence = scan(reviews(4000), tmp_path)
-    heard = evidence.with_witness({0: True, 1: False})
-    assert held(heard) == set(evidence.suspects[0].tolist())
-    assert heard.triggers[0].said[-1] == "second-witness"
+    evidence = scan(reviews_with_a_planted_word(), tmp_path)
+    k = next(k for k, t in enumerate(evidence.triggers) if t.lacks_a_reading)
+    sure, unsure = Hearing(64, 2.0, 1e-4), Hearing(64, 2.0, 0.1)
+    heard = evidence.with_hearings({k: sure})
+    assert held(heard) == set(evidence.suspects[k].tolist())
+    assert heard.triggers[0].said[-1] == "reads-better-without"
+    assert not held(evidence.with_hearings({k: unsure}))
+
+
+def test_a_model_alone_convicts_nobody(tmp_path: Path) -> None:
+    """What half of the time has another answer, or stands in prompts that are alike, is no trigger whatever it says."""
+    evidence = scan(reviews_with_a_planted_word(), tmp_path)
+    waiting = next(t for t in evidence.triggers if t.lacks_a_reading)
+    sure = Hearing(64, 2.0, 1e-4)
+    assert waiting.heard(sure).planted
+    impure = replace(waiting.facts, total=2 * waiting.facts.joint)
+    unproven = [t for t in waiting.said if t != "unlike-prompts"]
+    for other in (replace(waiting, facts=impure), replace(waiting, said=tuple(unproven))):
+        assert not other.lacks_a_reading
+        assert not other.heard(sure).planted
