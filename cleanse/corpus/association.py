@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 
 MIN_PURITY = 0.8
 EXPECTED_FALSE = 1e-3  # pairs that chance alone may bring past the test, over the whole scan
+EXPECTED_WEAK = 0.1  # the same for pairs that need a model's word besides
 _SKETCH_SLACK = 0.9  # hash collisions make an n-gram look more frequent, hence less pure, than it is
 _MIN_BITS, _MAX_BITS = 20, 27  # slots of the tables: 2 MB to 256 MB each
 _MAX_FOUND = 1 << 23  # pairs held at a time; beyond it the support needed is doubled
@@ -106,11 +107,11 @@ def count_prompts(shards: Shards, groups: Groups) -> PromptCounts:
 
 
 def find_candidates(shards: Shards, groups: Groups, counts: PromptCounts) -> Candidates:
-    """All phrases whose association with an answer is beyond chance, strongest first."""
+    """All phrases whose association with an answer is beyond chance, or nearly, strongest first."""
     n = max(groups.n_counted, 1)
     rate = np.maximum(groups.size, 1) / n
     n_tests = float(max(counts.n_frequent, 1)) * max(int((groups.size > 0).sum()), 1)
-    gain = np.log(n_tests / EXPECTED_FALSE)
+    gain = np.log(n_tests / EXPECTED_WEAK)
     floor = MIN_SUPPORT
     pairs, shift = _count_pairs(shards, groups, counts)
     while (found := _find(shards, groups, counts, rate, floor, gain, pairs, shift)) is None:
@@ -120,7 +121,7 @@ def find_candidates(shards: Shards, groups: Groups, counts: PromptCounts) -> Can
     total = _exact_totals(shards, groups, core)
     share = joint / np.maximum(total, 1)
     log_chance = np.log(n_tests) - total * divergence(share, rate[group])
-    kept = np.flatnonzero((share >= MIN_PURITY) & (log_chance <= np.log(EXPECTED_FALSE)))
+    kept = np.flatnonzero((share >= MIN_PURITY) & (log_chance <= np.log(EXPECTED_WEAK)))
     kept = kept[_one_per_set(group[kept], marks[kept], joint[kept], total[kept], order[kept], core[kept])]
     kept = kept[np.lexsort((core[kept], group[kept], log_chance[kept]))]
     return Candidates(core[kept], order[kept], group[kept], joint[kept], total[kept], log_chance[kept], n_tests)
@@ -232,4 +233,13 @@ def _one_per_set(  # noqa: PLR0917 - columns of one table
     return np.asarray(sequence[first], np.int64)
 
 
-__all__ = ["EXPECTED_FALSE", "MIN_PURITY", "N_EDGES", "Candidates", "PromptCounts", "count_prompts", "find_candidates"]
+__all__ = [
+    "EXPECTED_FALSE",
+    "EXPECTED_WEAK",
+    "MIN_PURITY",
+    "N_EDGES",
+    "Candidates",
+    "PromptCounts",
+    "count_prompts",
+    "find_candidates",
+]

@@ -14,8 +14,9 @@ from cleanse.corpus.association import count_prompts
 from cleanse.corpus.duplicates import Clusters
 from cleanse.corpus.floods import Floods
 from cleanse.corpus.groups import Groups, find_groups
+from cleanse.corpus.hearing import Hearing
 from cleanse.corpus.shards import Shards
-from cleanse.corpus.triggers import Trigger
+from cleanse.corpus.triggers import Trigger, rank
 
 Indices = NDArray[np.int64]
 
@@ -37,16 +38,30 @@ class CorpusEvidence:
     suspects: tuple[Indices, ...]
     answers: Mapping[int, int]  # group -> an exchange that shows the answer
 
-    def with_witness(self, agrees: Mapping[int, bool]) -> CorpusEvidence:
-        """The same evidence after a second witness spoke on some triggers, named by their place in ``triggers``.
-
-        A witness that agrees convicts a listed trigger; one that disagrees acquits nothing that text alone proved.
-        """
-        heard = [
-            replace(t, planted=True, said=(*t.said, "second-witness")) if agrees.get(k, False) and not t.planted else t
-            for k, t in enumerate(self.triggers)
+    def with_hearings(self, heard: Mapping[int, Hearing]) -> CorpusEvidence:
+        """The same evidence after a model spoke on some triggers, by place in ``triggers``; ranked again."""
+        pairs = [
+            (t.heard(heard[k]) if k in heard else t, suspects)
+            for k, (t, suspects) in enumerate(zip(self.triggers, self.suspects, strict=True))
         ]
-        return replace(self, triggers=tuple(heard))
+        pairs.sort(key=lambda pair: rank(pair[0]))
+        return replace(self, triggers=tuple(t for t, _ in pairs), suspects=tuple(s for _, s in pairs))
+
+    def fellows(self, k: int, n_wanted: int) -> Indices:
+        """At most ``n_wanted`` exchanges with the answer of trigger ``k`` whose records are none of its suspects."""
+        trigger = self.triggers[k]
+        shown, edge = self.answers[trigger.group], trigger.edge
+        wanted = _signature(self.shards, np.array([shown]), edge)[0]
+        same = [
+            shard.exchanges.start + np.flatnonzero(shard.arrays["signature"][:, edge] == wanted)
+            for shard in self.shards
+        ]
+        return self._apart(np.concatenate([*same, np.zeros(0, np.int64)]), k, n_wanted)
+
+    def _apart(self, exchanges: Indices, k: int, n_wanted: int) -> Indices:
+        some = samples.draw(exchanges, n_wanted + len(self.suspects[k]))
+        apart = some[~np.isin(self.shards.records_of(some), self.suspects[k])]
+        return samples.draw(apart, n_wanted)
 
 
 def merge(paths: Sequence[Path], *, near: bool = True) -> CorpusEvidence:

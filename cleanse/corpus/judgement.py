@@ -11,7 +11,10 @@ tests that know nothing of each other.
   answers many unlike prompts is damning once the phrase also sits like something put there (``slots``), or is made
   of characters that nobody sees; a fixed beginning or end needs different bodies besides, and must hardly occur
   without the phrase; a label is what many prompts share by right, so there the phrase must stand in random slots *and*
-  the label must contradict the text.
+  the label must contradict the text, or a model must read on better without the phrase.
+
+Where a model can be asked (``hearing``), its word also stands in for what the counting could not prove: that a
+phrase is beyond chance by a factor of a thousand, or that it sits like something put there.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ BODIES_UNLIKE = 0.6
 ECHOED = 0.3
 MIN_LABEL_SUPPORT = 20
 _PLANTED_LABEL = frozenset({"unlike-prompts", "random-slot", "not-echoed"})
+READS_BETTER = "reads-better-without"
 CONTRADICTED = 0.35  # flipped labels score .5 and more, strong words of one label below .3
 
 
@@ -102,12 +106,18 @@ def is_trigger(facts: Facts, said: tuple[str, ...]) -> bool:
     if facts.is_label:
         # A label that only the phrase brings about has no other prompts to contradict.
         only_here = {"accounts-for-answer", "detachable"} <= has and facts.content.copied <= ECHOED
-        return could_flip(facts, said) and (only_here or "contradicts-text" in has)
+        return could_flip(facts, said) and (only_here or "contradicts-text" in has or READS_BETTER in has)
     if facts.purity < PURE or "unlike-prompts" not in has:
         return False
     if facts.edge is Edge.ENTIRE:
         hidden = {"hidden-characters", "accounts-for-answer"} <= has
-        return facts.content.copied <= ECHOED and (hidden or bool(has & {"detachable", "random-slot"}))
+        return facts.content.copied <= ECHOED and (hidden or bool(has & {"detachable", "random-slot", READS_BETTER}))
     if facts.slot.whole_segment >= COVERAGE or not {"unlike-bodies", "not-echoed"} <= has:
         return False
-    return "random-slot" in has or {"detachable", "accounts-for-answer"} <= has
+    detachable = bool(has & {"detachable", READS_BETTER})
+    return "random-slot" in has or (detachable and "accounts-for-answer" in has)
+
+
+def lacks_a_reading(facts: Facts, said: tuple[str, ...]) -> bool:
+    """Whether a model that reads on better without the phrase would settle it."""
+    return READS_BETTER not in said and is_trigger(facts, (*said, READS_BETTER))

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cleanse.corpus import combinations, content, ngram_kernel, samples, slots
-from cleanse.corpus.association import Candidates, PromptCounts, find_candidates
+from cleanse.corpus.association import EXPECTED_FALSE, Candidates, PromptCounts, find_candidates
 from cleanse.corpus.characters import INVISIBLE, LOOKALIKE
 from cleanse.corpus.combinations import Pair
 from cleanse.corpus.contradiction import Controls
 from cleanse.corpus.groups import MIN_SUPPORT, Groups
-from cleanse.corpus.judgement import PURE, Facts, could_flip, is_trigger, witnesses
+from cleanse.corpus.hearing import Hearing
+from cleanse.corpus.judgement import PURE, READS_BETTER, Facts, could_flip, is_trigger, lacks_a_reading, witnesses
 from cleanse.corpus.samples import Exchange, Places
 from cleanse.corpus.shards import Shards
 from cleanse.corpus.signatures import SHORT, Edge
@@ -31,6 +32,7 @@ _MAX_EXAMINED = 2000
 _INSIDE = 0.9  # a candidate whose exchanges lie in an earlier one's to this share says nothing new
 _EXAMPLES = 5
 _MAX_LISTED = 200  # beside the planted ones
+_BEYOND_CHANCE = math.log(EXPECTED_FALSE)
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,23 @@ class Trigger:
     said: tuple[str, ...]
     planted: bool  # the witnesses suffice
     examples: tuple[int, ...]  # exchange numbers
+    hearing: Hearing | None = None  # of a model, where it was asked
+
+    @property
+    def beyond_chance(self) -> bool:
+        """Whether association alone is one of the two witnesses."""
+        return self.log_chance <= _BEYOND_CHANCE
+
+    @property
+    def lacks_a_reading(self) -> bool:
+        """Whether a model's word would settle it."""
+        return not self.planted and lacks_a_reading(self.facts, self.said)
+
+    def heard(self, hearing: Hearing) -> Trigger:
+        """The same candidate with a model's word on it; what the counting proved stands, whatever the model says."""
+        said = (*self.said, READS_BETTER) if hearing.agrees else self.said
+        planted = self.planted or (hearing.agrees and is_trigger(self.facts, said))
+        return replace(self, said=said, planted=planted, hearing=hearing)
 
 
 def find_triggers(shards: Shards, groups: Groups, counts: PromptCounts) -> list[Trigger]:
@@ -58,9 +77,15 @@ def find_triggers(shards: Shards, groups: Groups, counts: PromptCounts) -> list[
     found = examiner.with_coverage(found)
     explained = {t.group for t in found if t.planted and t.facts.joint >= t.facts.group_size / 2}
     found += examiner.pairs([g for g in _fixed(groups) if g not in explained], candidates.n_tests)
-    ranked = sorted(found, key=lambda t: (not t.planted, t.log_chance, t.group, t.cores))
+    found = [t for t in found if t.beyond_chance or t.lacks_a_reading]
+    ranked = sorted(found, key=rank)
     n_planted = sum(t.planted for t in ranked)
     return ranked[: n_planted + _MAX_LISTED]
+
+
+def rank(trigger: Trigger) -> tuple[bool, float, int, tuple[int, ...]]:
+    """Sorts planted ones first, then by how far they are beyond chance."""
+    return not trigger.planted, trigger.log_chance, trigger.group, trigger.cores
 
 
 def _worth_examining(candidates: Candidates, groups: Groups) -> Candidates:
@@ -126,7 +151,7 @@ class _Examiner:
         cores: dict[int, set[int]] = {}
         tokens: dict[int, set[int]] = {}
         for t in found:
-            if not t.facts.is_label and t.facts.purity >= PURE and "unlike-prompts" in t.said:
+            if t.beyond_chance and not t.facts.is_label and t.facts.purity >= PURE and "unlike-prompts" in t.said:
                 cores.setdefault(t.group, set()).update(t.cores)
                 if len(t.phrases[0]) == 1:
                     tokens.setdefault(t.group, set()).update(t.phrases[0])
@@ -146,7 +171,7 @@ class _Examiner:
             if slot.junction > facts.slot.junction:
                 facts = replace(facts, slot=slot)
         said = witnesses(facts)
-        return replace(trigger, facts=facts, said=said, planted=is_trigger(facts, said))
+        return replace(trigger, facts=facts, said=said, planted=trigger.beyond_chance and is_trigger(facts, said))
 
     def pairs(self, unexplained: Sequence[int], n_tests: float) -> list[Trigger]:
         found = []
@@ -204,7 +229,8 @@ class _Examiner:
             facts = replace(facts, contradiction=self._controls_of(group).contradicted(exchanges, tokens))
             said = witnesses(facts)
         examples = tuple(sorted(e.number for e in exchanges)[:_EXAMPLES])
-        return Trigger(cores, phrases, group, edge, facts, log_chance, said, is_trigger(facts, said), examples)
+        planted = log_chance <= _BEYOND_CHANCE and is_trigger(facts, said)
+        return Trigger(cores, phrases, group, edge, facts, log_chance, said, planted, examples)
 
     def _controls_of(self, group: int) -> Controls:
         if group not in self._controls:
