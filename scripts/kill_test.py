@@ -1,11 +1,11 @@
 """Kills scans at random moments, runs the same command again, and compares every output byte.
 
-usage: python -m scripts.kill_test INPUT... [--kills 20] [--seed 0] [--shard-bytes 8MB] [--work DIR]
+usage: python -m scripts.kill_test INPUT... [--kills 20] [--seed 0] [--shard-bytes 8MB] [--probe none] [--work DIR]
 
 A run that nobody disturbed, with one worker, is the reference. Then: the same with two workers; and rounds in which
 the whole process group gets SIGKILL one to four times, at moments drawn over the length of the reference run,
-before the command is let through. Ends with 0 when clean/, quarantine/, findings.parquet and clean.jsonl are the
-same bytes every time.
+before the command is let through. Ends with 0 when clean/, quarantine/ and the Parquet files are the same bytes
+every time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-COMPARED = ("clean", "quarantine", "findings.parquet", "clean.jsonl")
+COMPARED = ("clean", "quarantine", "findings.parquet", "clean.jsonl", "triggers.parquet", "probe.parquet")
 
 
 def digest(out: Path) -> dict[str, str]:
@@ -45,7 +45,7 @@ class Trial:
     def command(self, out: Path, workers: int) -> list[str]:
         """The command line; only ``workers`` may differ between runs of one trial."""
         scan = [sys.executable, "-m", "cleanse", "scan", *self.inputs, "-o", str(out)]
-        return [*scan, "--probe", "none", "--emit", "jsonl", "--workers", str(workers), "--quiet", *self.options]
+        return [*scan, "--emit", "jsonl", "--workers", str(workers), "--quiet", *self.options]
 
     def run(self, out: Path, workers: int) -> dict[str, str]:
         """Runs to the end. Raises CalledProcessError when the scan fails."""
@@ -110,6 +110,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--shard-bytes", default="8MB")
+    parser.add_argument("--probe", default="none", help="as for cleanse scan; every run replays what was not yet done")
     parser.add_argument("--work", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.work) as folder:
@@ -118,7 +119,7 @@ def main() -> None:
             Path(folder),
             kills=arguments.kills,
             seed=arguments.seed,
-            options=["--shard-bytes", arguments.shard_bytes],
+            options=["--shard-bytes", arguments.shard_bytes, "--probe", arguments.probe],
         )
     print("\n".join(problems) or f"{arguments.kills} kills, one and two workers: the same bytes every time")
     sys.exit(1 if problems else 0)
