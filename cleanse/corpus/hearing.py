@@ -8,9 +8,9 @@ from dataclasses import dataclass
 LIMIT_P = 1e-3
 """Largest convicting p-value. At most ``MOST_HEARD`` phrases are heard in a scan, so chance alone convicts at most
 0.032 of them, and only of those for which all other tests speak already."""
-LEAST_RELIEF = 1.0
+LEAST_RELIEF = 1.25
 """Nats. In the sentiment corpus that this was set on, planted words stand 1.5 to 3 nats in the way of the next three
-tokens; words of the language that chance made look planted 1.3 at most, and then for too few readings to be sure."""
+tokens; of some 60 words of the language that go with a label there one does (1.3), in too few readings to be sure."""
 LEAST_READ = 16  # different prompts read, else nothing is concluded
 MOST_HEARD = 32  # phrases of one scan that the model is asked about, strongest first
 

@@ -32,7 +32,7 @@ _TURNS = 9_999  # random signs, and random sets: the smallest p-value is one in 
 _LEAST_ALIKE = 8  # records on either side of the comparison of gradients
 
 
-def testify(  # noqa: PLR0917 - a phrase, and what is asked about it
+def ask(  # noqa: PLR0917 - a phrase, and what is asked about it
     probe: Probe,
     options: Any,
     phrase: Sequence[int],
@@ -98,7 +98,7 @@ def _sketches(probe: Probe, options: Any, records: Sequence[Segments]) -> Floats
     """(records, SKETCH) directions of the answers' gradients; records without one stay out."""
     windows = [w for segments in records for w in probe.encode(segments, max_tokens=MAX_TOKENS, windows=1)]
     found = [e.sketch for e in probe.gradients(windows, options) if e.sketch is not None and e.n_tokens]
-    sketches = np.array(found, np.float64).reshape(len(found), -1)
+    sketches = np.array(found, np.float64).reshape(len(found), SKETCH)
     length = np.linalg.norm(sketches, axis=1, keepdims=True)
     usable = np.isfinite(length[:, 0]) & (length[:, 0] > 0)
     return np.asarray(sketches[usable] / length[usable])

@@ -23,7 +23,7 @@ from cleanse.evidence import Between
 from cleanse.probing import phrase_texts
 from cleanse.probing.backends import Probe, backend
 from cleanse.probing.measure import open_probe
-from cleanse.probing.phrase_readings import Segments, testify
+from cleanse.probing.phrase_readings import Segments, ask
 from cleanse.probing.phrase_texts import TextsTask
 from cleanse.probing.settings import ProbeSettings
 from cleanse.sources import ReadOptions
@@ -57,7 +57,7 @@ def hear(task: HearTask, report: Report) -> None:
     records = {(r["shard"], r["row"]): r for r in read.to_pylist()}
     suspects = [records[place] for place in task.suspects]
     prompts = [[t for t, asks in zip(r["texts"], r["asks"], strict=True) if asks] for r in suspects]
-    said = testify(
+    said = ask(
         _opened(task.settings, task.folder),
         backend(task.settings.backend).ProbeOptions,
         task.phrase,
