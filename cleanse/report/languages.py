@@ -71,7 +71,7 @@ def _quarantined(facts: ScanFacts) -> dict[str, int]:
     counts: dict[str, int] = {}
     asked = facts.summary["configuration"]
     _ = facts.known_rules  # brings the measure that tells scripts
-    for batch in facts.rows.quarantine_batches:
+    for batch in facts.rows.quarantine_batches():
         parsed = batch.filter(pc.is_null(batch.column("cleanse_raw")))
         counts[_UNREADABLE] = counts.get(_UNREADABLE, 0) + batch.num_rows - parsed.num_rows
         if not parsed.num_rows:

@@ -33,30 +33,50 @@ class Key(NamedTuple):
 
 
 class ArrowRows:
-    """A dataset folder's rows by position. Memory-mapped: nothing is read before it is asked for."""
+    """A dataset folder's rows by position. One file is mapped at a time, and nothing in it read before it is asked for.
+
+    Pages of a mapped file count as this process's memory once they were looked at: with all files mapped, a corpus
+    would.
+    """
 
     def __init__(self, folder: Path) -> None:
         names = [file["filename"] for file in read_json(folder / "state.json")["_data_files"]]
-        self.batches: list[pa.RecordBatch] = []
-        for name in names:
-            self.batches += list(pa.ipc.open_stream(pa.memory_map(str(folder / name))))
-        self._starts = np.concatenate([[0], np.cumsum([b.num_rows for b in self.batches])]).astype(np.int64)
+        self._files = [folder / name for name in names]
+        lengths = [[batch.num_rows for batch in _mapped(path)] for path in self._files]
+        self._first = np.concatenate([[0], np.cumsum([len(rows) for rows in lengths])]).astype(np.int64)
+        self._starts = np.concatenate([[0], np.cumsum([n for rows in lengths for n in rows])]).astype(np.int64)
+        self._open: tuple[int, list[pa.RecordBatch]] = (-1, [])
 
     def __len__(self) -> int:
         return int(self._starts[-1])
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All rows, in order."""
+        for path in self._files:
+            yield from _mapped(path)
 
     def taken(self, positions: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], pa.RecordBatch]]:
         """Some rows, ascending by position: for each batch the indices into ``positions``, and the rows."""
         batch_of = np.searchsorted(self._starts, positions, side="right") - 1
         for batch in np.unique(batch_of).tolist():
             mine = np.flatnonzero(batch_of == batch)
-            yield mine, self.batches[batch].take(pa.array(positions[mine] - self._starts[batch]))
+            yield mine, self._batch(batch).take(pa.array(positions[mine] - self._starts[batch]))
 
     def row(self, position: int) -> Record:
         """One record as Python values."""
         batch = int(np.searchsorted(self._starts, position, side="right")) - 1
-        found: Record = self.batches[batch].slice(position - int(self._starts[batch]), 1).to_pylist()[0]
+        found: Record = self._batch(batch).slice(position - int(self._starts[batch]), 1).to_pylist()[0]
         return found
+
+    def _batch(self, number: int) -> pa.RecordBatch:
+        file = int(np.searchsorted(self._first, number, side="right")) - 1
+        if self._open[0] != file:
+            self._open = file, list(_mapped(self._files[file]))
+        return self._open[1][number - int(self._first[file])]
+
+
+def _mapped(path: Path) -> Iterator[pa.RecordBatch]:
+    return iter(pa.ipc.open_stream(pa.memory_map(str(path))))
 
 
 @dataclass(frozen=True)
@@ -76,17 +96,16 @@ class Rows:
         self._n_blank = int(summary["counts"]["blank_lines"])
         self._n_read = {source["name"]: int(source["read"]) for source in summary["sources"]}
 
-    @property
-    def quarantine_batches(self) -> list[pa.RecordBatch]:
+    def quarantine_batches(self) -> Iterator[pa.RecordBatch]:
         """All of quarantine/, memory-mapped."""
-        return self._quarantine.batches
+        return self._quarantine.batches()
 
     @cached_property
     def held(self) -> dict[str, Held]:
         """What is quarantined, by source; sources without any are missing."""
         parts: dict[str, list[tuple[NDArray[np.int64], NDArray[np.int64]]]] = {}
         at = 0
-        for batch in self._quarantine.batches:
+        for batch in self._quarantine.batches():
             sources = batch.column("cleanse_source").dictionary_encode()
             codes = sources.indices.to_numpy(zero_copy_only=False)
             rows = batch.column("cleanse_row").to_numpy(zero_copy_only=False)
@@ -102,7 +121,7 @@ class Rows:
     def strongest_reasons(self) -> dict[str, int]:
         """How many records are quarantined first of all for each rule, most frequent first."""
         counts: dict[str, int] = {}
-        for batch in self._quarantine.batches:
+        for batch in self._quarantine.batches():
             first = pc.list_flatten(pc.list_slice(batch.column("cleanse_reasons"), 0, 1))
             for item in pc.value_counts(first).to_pylist():
                 counts[item["values"]] = counts.get(item["values"], 0) + item["counts"]
@@ -110,7 +129,7 @@ class Rows:
 
     def quarantined_keys(self) -> Iterable[Key]:
         """Every quarantined record, in the input's order."""
-        for batch in self._quarantine.batches:
+        for batch in self._quarantine.batches():
             sources, rows = batch.column("cleanse_source").to_pylist(), batch.column("cleanse_row").to_pylist()
             yield from map(Key, sources, rows)
 
