@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -109,9 +110,18 @@ class Collector:
 
 def normalised(texts: TextBatch) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """The batch's text in Unicode form NFC: the buffer and (segments + 1,) byte offsets."""
-    if not len(texts.data) or int(texts.data.max()) < 0x80:  # noqa: PLR2004 - ASCII
+    array = texts.arrow()
+    changed: dict[int, str] = {}
+    # Not Arrow's utf8_normalize: that of pyarrow 25 decomposes when it is asked for NFC.
+    for segment in np.flatnonzero(np.asarray(pc.not_equal(pc.utf8_length(array), pc.binary_length(array)))).tolist():
+        text = texts.text(segment)
+        if not unicodedata.is_normalized("NFC", text):
+            changed[segment] = unicodedata.normalize("NFC", text)
+    if not changed:
         return texts.data, texts.offsets
-    array: pa.LargeStringArray = pc.utf8_normalize(texts.arrow(), "NFC")
+    mask = np.zeros(len(texts), np.bool_)
+    mask[list(changed)] = True
+    array = pc.replace_with_mask(array, pa.array(mask), pa.array(changed.values(), pa.large_string()))
     offsets = np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array) + 1]
     return np.frombuffer(array.buffers()[2], np.uint8), offsets
 

@@ -135,3 +135,10 @@ def test_exchanges_of_conversations_and_pairs() -> None:
         for k in range(len(found))
     ]
     assert cut == [(0, [0, 1], [2]), (0, [3], [4]), (1, [5], [6]), (3, [], [9])]
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=12), max_size=6))
+def test_texts_are_composed_whatever_arrow_does(texts: list[str]) -> None:
+    data, offsets = normalised(TextBatch.from_texts(list(texts)))
+    found = [data[a:b].tobytes().decode() for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+    assert found == [unicodedata.normalize("NFC", text) for text in texts]
