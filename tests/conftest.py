@@ -6,7 +6,12 @@ import os
 import signal
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# A first example may compile a kernel, and a machine may be busy: no test is about how long one takes.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 SHARED = Path(os.environ.get("CLEANSE_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 
