@@ -136,8 +136,8 @@ def _segments(drawn: pa.Table) -> list[list[tuple[str, bool]]]:
 
 @lru_cache(maxsize=1)
 def _opened(settings: ProbeSettings, baseline: tuple[Unit, ...], folder: Path) -> Probe:
-    """The model, loaded once per process, with a unigram baseline of its tokenizer."""
-    probe = open_probe(settings)
+    """The scan's model with a unigram baseline of its tokenizer."""
+    probe = loaded(settings, folder)
     if not probe.has_baseline:
         controls: list[Any] = []
         for table in sample.read_samples(folder, baseline, CHUNK):
@@ -146,6 +146,12 @@ def _opened(settings: ProbeSettings, baseline: tuple[Unit, ...], folder: Path) -
                 break
         probe.set_baseline(controls)
     return probe
+
+
+@lru_cache(maxsize=1)
+def loaded(settings: ProbeSettings, folder: Path) -> Probe:  # noqa: ARG001 - a baseline belongs to one scan
+    """The model, loaded once per process and scan: all that ask it share it."""
+    return open_probe(settings)
 
 
 def open_probe(settings: ProbeSettings) -> Probe:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,8 @@ from cleanse.corpus.hearing import MOST_HEARD, Hearing
 from cleanse.engines.job import Job, Report
 from cleanse.evidence import Between
 from cleanse.probing import phrase_texts
-from cleanse.probing.backends import Probe, backend
-from cleanse.probing.measure import open_probe
+from cleanse.probing.backends import backend
+from cleanse.probing.measure import loaded
 from cleanse.probing.phrase_readings import Segments, ask
 from cleanse.probing.phrase_texts import TextsTask
 from cleanse.probing.settings import ProbeSettings
@@ -58,7 +57,7 @@ def hear(task: HearTask, report: Report) -> None:
     suspects = [records[place] for place in task.suspects]
     prompts = [[t for t, asks in zip(r["texts"], r["asks"], strict=True) if asks] for r in suspects]
     said = ask(
-        _opened(task.settings, task.folder),
+        loaded(task.settings, task.folder),
         backend(task.settings.backend).ProbeOptions,
         task.phrase,
         prompts,
@@ -67,12 +66,6 @@ def hear(task: HearTask, report: Report) -> None:
     )
     write_json(unit_path(task.folder, STAGE, task.number, ".json"), asdict(said))
     report(0, len(suspects), 0)
-
-
-@lru_cache(maxsize=1)
-def _opened(settings: ProbeSettings, _folder: Path) -> Probe:
-    """The model, loaded once per process and scan."""
-    return open_probe(settings)
 
 
 def _segments(record: Mapping[str, Any]) -> Segments:

@@ -79,7 +79,9 @@ class FakeProbe:
 def fake_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts the fake in the place of every backend, in this process."""
     measure._opened.cache_clear()
+    measure.loaded.cache_clear()
     module = SimpleNamespace(open_probe=lambda *_, **__: FakeProbe(), ProbeOptions=SimpleNamespace)
     monkeypatch.setattr(measure, "backend", lambda _: module)
     yield
     measure._opened.cache_clear()
+    measure.loaded.cache_clear()
