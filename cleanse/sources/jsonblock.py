@@ -15,7 +15,7 @@ from cleanse.records import EventKind, ReadEvent
 from cleanse.sources.candidates import Candidates, check_shape, check_utf8, set_oversized_apart
 from cleanse.sources.coerce import coerce, dump, holds_texts
 from cleanse.sources.decide import decide
-from cleanse.sources.diagnose import diagnose
+from cleanse.sources.diagnose import MAX_NESTING, diagnose
 from cleanse.sources.errors import SourceError
 from cleanse.sources.fastjson import cast_columns, doubtful_rows, empty, parse, parse_pieces
 from cleanse.sources.jsontext import quoted
@@ -227,7 +227,7 @@ class JsonParser:
 
     @staticmethod
     def _is_plain(value: Any, text: bytes, *, spaced: bool) -> bool:
-        """Whether orjson surely lost nothing: as many keys as ``":`` in the text, no double beyond 2**53.
+        """Whether orjson surely lost nothing: as many keys as ``":`` in the text, no double beyond 2**53, not too deep.
 
         Every key is followed by a colon, so a key that was dropped as a duplicate leaves a colon too many.
         Strings may hold such pairs too: then the answer is no although nothing was lost.
@@ -253,8 +253,13 @@ class JsonParser:
         return block.text(i) if made is value else dump(made)
 
 
-def _census(value: Any) -> tuple[int, bool]:
-    """How many keys a value has, nested ones included, and whether it has a double beyond 2**53 or NaN."""
+def _census(value: Any, depth: int = 1) -> tuple[int, bool]:
+    """How many keys a value has, nested ones included, and whether it needs a closer look.
+
+    Doubtful are a double beyond 2**53, NaN, and nesting below which nothing is counted any more.
+    """
+    if depth > MAX_NESTING:
+        return 0, True
     n_keys, doubtful = 0, False
     if type(value) is dict:
         n_keys, children = len(value), value.values()
@@ -265,7 +270,7 @@ def _census(value: Any) -> tuple[int, bool]:
         if kind is str or kind is int:
             continue
         if kind is dict or kind is list:
-            below, odd = _census(child)
+            below, odd = _census(child, depth + 1)
             n_keys += below
             doubtful |= odd
         elif kind is float:

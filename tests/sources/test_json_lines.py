@@ -182,3 +182,15 @@ def test_a_column_that_comes_late(tmp_path: Path) -> None:
         assert (event.row, event.field, event.value) == (1500, "late", 1500)
     got = read(write(tmp_path / "b.jsonl", *lines[600:]))
     assert got.found(EventKind.LATE_COLUMN) == []
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"b": ', "}")])
+def test_a_record_nested_beyond_reason_is_set_apart_and_the_others_stay(
+    tmp_path: Path, opening: str, closing: str
+) -> None:
+    lines = [f'{{"a": "x", "n": {opening * levels}1{closing * levels}}}' for levels in (199, 200, 300, 500, 990)]
+    got = read(write(tmp_path / "a.jsonl", '{"a": "first"}', *lines, '{"a": "last"}'))
+    assert [(e.row, e.detail) for e in got.found(EventKind.UNPARSEABLE)] == [
+        (row, "nested more than 200 levels deep") for row in (2, 3, 4, 5)
+    ]
+    assert len(got.second.strays) == 4
