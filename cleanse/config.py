@@ -47,6 +47,9 @@ class ScanConfig:
     def __post_init__(self) -> None:
         if not self.inputs:
             raise UsageError("no input given: name at least one file, folder, glob, hub id, or - for stdin")
+        for name in (*self.inputs, str(self.out)):
+            if name != name.encode("utf-8", "replace").decode():  # bytes that no report could hold
+                raise UsageError(f"{name!a}: expected a name that is UTF-8; rename the file or folder")
         # What readers and witnesses conclude needs its rules, whatever rules for texts were chosen.
         object.__setattr__(self, "packs", tuple(dict.fromkeys((*self.packs, *ALWAYS))))
         _one_of("dedup", self.dedup, DEDUPS)

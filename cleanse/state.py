@@ -16,6 +16,7 @@ from cleanse.atomic import read_json, sweep, write_json
 from cleanse.config import differences
 from cleanse.errors import CleanseError, NoRecordsError, UsageError
 from cleanse.reviewing.journal import finish, is_pending
+from cleanse.sources.spool import stdin_sha256
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -123,6 +124,10 @@ class RunState:
                     continue  # a result stays valid when its input was moved away
                 if (status.st_size, status.st_mtime_ns) != (pinned["bytes"], pinned["changed_ns"]):
                     changed.add(pinned["name"])
+            elif Path(pinned["path"]) == self.folder / "spool" / "stdin" and (  # not a copy in another encoding
+                stdin_sha256() not in (None, pinned["sha256"])
+            ):
+                changed.add("standard input")
         if changed:
             raise self._changed(changed)
 

@@ -39,6 +39,8 @@ def find(inputs: list[str], input_format: str) -> list[Found]:
     found: dict[str, Found] = {}
     for text in inputs:
         for item in _find(text, input_format):
+            if not _is_utf8(item.name):
+                raise SourceError(f"{item.name!a}: expected a name that is UTF-8; rename the file")
             found.setdefault(os.path.realpath(item.path) if item.path else item.name, item)
     return list(found.values())
 
@@ -91,9 +93,15 @@ def _in_folder(folder: Path, input_format: str) -> Iterator[Found]:
     known = [path for path in paths if extension(path) in EXTENSIONS or input_format != "auto"]
     if not known:
         extensions = " ".join(sorted(EXTENSIONS))
-        raise SourceError(f"{folder}: no file of a known format in this folder; expected {extensions} (or .gz, .zst)")
+        raise SourceError(
+            f"{folder}: no file of a known format in this folder; expected {extensions} (or .gz, .zst, .bz2, .xz)"
+        )
     for path in known:
         yield Found(path, path)
+
+
+def _is_utf8(name: str) -> bool:
+    return name == name.encode("utf-8", "replace").decode()  # other bytes come as lone surrogates
 
 
 def _hidden(folder: Path, name: str) -> bool:

@@ -84,7 +84,9 @@ def nature(name: str, path: str, input_format: str = "auto") -> Nature:
         kind = _sniff_json(text.removeprefix(_UTF8_MARK), kind)
     if not kind:
         known = " ".join(sorted(EXTENSIONS))
-        raise SourceError(f"{name}: unknown format; expected {known} (or .gz, .zst), or name the input format")
+        raise SourceError(
+            f"{name}: unknown format; expected {known} (or .gz, .zst, .bz2, .xz), or name the input format"
+        )
     return Nature(kind, compression, encoding)
 
 

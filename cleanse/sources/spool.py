@@ -54,6 +54,17 @@ def spool_stdin(spool: Path, stdin: BinaryIO | None = None) -> str:
     return str(path)
 
 
+def stdin_sha256() -> str | None:
+    """The digest of what comes through standard input, which is read to its end; None for nothing, or a terminal."""
+    if sys.stdin is None or sys.stdin.isatty():
+        return None
+    first = sys.stdin.buffer.read(1)
+    digest = hashlib.sha256()
+    for chunk in _chunks(sys.stdin.buffer, first):
+        digest.update(chunk)
+    return digest.hexdigest() if first else None
+
+
 def _chunks(pipe: BinaryIO, first: bytes) -> Iterator[bytes]:
     yield first
     while chunk := pipe.read(_CHUNK):

@@ -160,6 +160,25 @@ def test_stdin_is_read(tmp_path: Path) -> None:
     command = [*CLEANSE, "scan", "-", "-o", str(tmp_path / "o"), "--probe", "none", "--json", "--workers", "1"]
     done = subprocess.run(command, input=GOOD.encode() + BAD, capture_output=True, check=True)
     assert json.loads(done.stdout)["counts"]["quarantined"] == 1
+    same = subprocess.run(command, input=GOOD.encode() + BAD, capture_output=True, check=True)
+    assert json.loads(same.stdout)["already_done"]
+    other = subprocess.run(command, input=GOOD.encode(), capture_output=True, check=False)  # never the old result
+    assert (other.returncode, b"standard input" in other.stderr) == (1, True)
+    nothing = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    assert json.loads(nothing.stdout)["already_done"]
+
+
+def test_a_name_that_is_no_utf8_is_refused_in_words(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    path = os.fsencode(folder) + b"/a\xff.jsonl"
+    with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123 - a name in bytes
+        file.write(GOOD)
+    for source in (path, os.fsencode(folder)):
+        command = [*CLEANSE, "scan", source, "-o", str(tmp_path / "o"), "--probe", "none"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, "UTF-8; rename" in done.stderr, "Traceback" in done.stderr) == (2, True, False)
+    assert not (tmp_path / "o").exists()
 
 
 def _no_room() -> None:
