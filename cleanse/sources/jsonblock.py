@@ -23,7 +23,7 @@ from cleanse.sources.large import note_large
 from cleanse.sources.lines import Lines
 from cleanse.sources.model import ShardFacts, Source
 from cleanse.sources.observe import observe_batch, observe_record, prune
-from cleanse.sources.types import Types
+from cleanse.sources.types import MAX_COLUMNS, Types
 
 _SPACED_COLON = re.compile(rb'"[ \t\r\n]+:')
 _KEY = re.compile(rb'"[ \t\r\n]*:')
@@ -100,7 +100,7 @@ class JsonParser:
         if self.learning:
             if trial:
                 trial.root.reset_counts()
-                self.types.root.join(trial.root)
+                self.types.root.join(trial.root, limit=MAX_COLUMNS)
                 self.target = target
             observe_batch(self.types, batch)
         return batch

@@ -194,3 +194,10 @@ def test_a_record_nested_beyond_reason_is_set_apart_and_the_others_stay(
         (row, "nested more than 200 levels deep") for row in (2, 3, 4, 5)
     ]
     assert len(got.second.strays) == 4
+
+
+def test_many_columns_are_read_as_columns(tmp_path: Path) -> None:
+    names = [f"c{i}" for i in range(6000)]  # far more than the keys of a struct
+    got = read(write(tmp_path / "a.jsonl", json.dumps(dict.fromkeys(names, "x")), '{"c0": "y"}'))
+    assert got.schema.names == names
+    assert not got.second.strays
