@@ -26,7 +26,7 @@ def scan(
     format: str = "auto",  # noqa: A002 - named as the command line's option is
     text_column: str | None = None,
     input_format: str = "auto",
-    rules: Sequence[str] = ("default",),
+    rules: str | Sequence[str] = ("default",),
     tokenizer: str | None = None,
     chat_template: str | None = None,
     training: Mapping[str, Any] | None = None,
@@ -84,7 +84,7 @@ def scan(
             out=Path(out),
             format=format,
             text_column=text_column,
-            packs=tuple(rules),
+            packs=(rules,) if isinstance(rules, str) else tuple(rules),
             tokens=token_source(tokenizer, chat_template, training, glitch_list=glitch_tokens, probe=settings),
             probe=settings,
             corpus=corpus,

@@ -17,6 +17,7 @@ from cleanse.facts import Corpus, merge
 from cleanse.formats import Format
 from cleanse.formats_of import detect_formats
 from cleanse.progress import Progress, Silent
+from cleanse.records import EventKind
 from cleanse.reviewing.allow import AllowList
 from cleanse.rulepacks import RuleSet, load_packs
 from cleanse.sources import Plan, plan
@@ -153,6 +154,9 @@ class _Run:
         corpus = merge(self.plan, (shard for unit in committed for shard in unit))
         if corpus.n_read == 0:
             names = ", ".join(source.name for source in self.plan.sources[:3])
+            broken = [e for events in corpus.file_events for e in events if e.kind is EventKind.READ_ERROR]
+            if broken:
+                raise NoRecordsError(f"no records in {names}: it cannot be read: {broken[0].detail}")
             raise NoRecordsError(f"no records in {names}: the input is empty" + " or blank" * (corpus.n_blank > 0))
         write_json(self.state.folder / "types.json", corpus.types.to_json())
         return corpus

@@ -78,7 +78,7 @@ for _name, _unit, _doc, _compute in (
     (
         "response_marker_lost",
         "flag",
-        "The response marker is in the text, and not among its ids",
+        "The response marker is not among the ids of the record",
         lambda r, _: r.marker_lost,
     ),
 ):

@@ -60,7 +60,7 @@ def detect(head: Head, *, name: str = "auto", text_column: str | None = None) ->
             return found
     raise FormatError(
         f"no column of the data holds text: it has {_listed(columns)}; known formats: {', '.join(FORMATS)}. "
-        "Name the column with --text-column"
+        + (_TOKENISED if "input_ids" in columns else "Name the column with --text-column")
     )
 
 
@@ -187,15 +187,25 @@ def _text(head: Head, columns: Sequence[str]) -> Format | None:
     return None
 
 
+def _may_hold_text(value: Any) -> bool:
+    """Whether a string stands anywhere inside, as far as the first items tell; token ids and labels hold none."""
+    if isinstance(value, (list, dict)):
+        inner = value if isinstance(value, list) else list(value.values())
+        return any(_may_hold_text(item) for item in inner[:20])
+    return isinstance(value, str)
+
+
 def _unknown(head: Head, columns: Sequence[str]) -> Format | None:
-    texts = [
-        c for c in columns if c.lower() not in META and any(isinstance(row.get(c), (str, list, dict)) for row in head)
-    ] or [c for c in columns if any(isinstance(row.get(c), str) for row in head)]
+    likely = [c for c in columns if c.lower() not in META]
+    texts = [c for c in likely if any(_may_hold_text(row.get(c)) for row in head)]
+    texts = texts or [c for c in columns if any(isinstance(row.get(c), str) for row in head)]
     if not texts:
         return None
     parts = tuple(Part(c, "text", Role.TEXT, supervised=True, required=False) for c in texts)
     return Format("unknown", parts, "no known format: every column with text is measured")
 
+
+_TOKENISED = "It is tokenised already: scan the data it was made from, with --tokenizer and --max-length"
 
 FORMATS: dict[str, Callable[[Head, Sequence[str]], Format | None]] = {
     "preference": _preference,

@@ -44,7 +44,7 @@ class Filter:
 
     def __init__(
         self,
-        rules: Sequence[str] = ("default",),
+        rules: str | Sequence[str] = ("default",),
         *,
         format: str = "auto",  # noqa: A002 - named as the command line's option is
         text_column: str | None = None,
@@ -95,7 +95,8 @@ class Filter:
             allow=AllowList.read(map(Path, allow)),
             read=ReadOptions(max_record_bytes=max_record_bytes),
         )
-        self._judge = Judge(settings, load_packs(tuple(dict.fromkeys((*rules, *ALWAYS)))))
+        packs = (rules,) if isinstance(rules, str) else rules
+        self._judge = Judge(settings, load_packs(tuple(dict.fromkeys((*packs, *ALWAYS)))))
 
     @classmethod
     def _of(cls, judge: Judge) -> Filter:

@@ -44,6 +44,8 @@ def settle(probe: str, given: Mapping[str, Any]) -> tuple[ProbeSettings | None, 
             raise UsageError(f"--probe none leaves nothing to do for {', '.join(sorted(chosen))}")
         return None, ""
     settings = ProbeSettings(**{**({} if probe == AUTO else _recipe(probe)), **chosen})
+    if settings.model.startswith(("/", "./", "../", "~")) and not Path(settings.model).expanduser().exists():
+        raise UsageError(f"there is no model at {settings.model}: expected a folder, a hub id, embedded or smollm2")
     if find_spec(settings.backend) is None:
         message = f"{settings.backend} is not installed: pip install 'corpus-cleanse[{settings.backend}]'"
         if probe == AUTO and not chosen:

@@ -84,6 +84,11 @@ def _in_folder(folder: Path, input_format: str) -> Iterator[Found]:
                 raise SourceError(f"{path}: listed in {folder / 'state.json'} but not there; copy the whole folder")
             yield Found(path, path)
         return
+    if (folder / "dataset_info.json").is_file() and any(folder.glob("data-*-of-*.arrow")):
+        raise SourceError(
+            f"{folder}: a folder written by save_to_disk, but state.json, which lists its files, is missing; "
+            f"copy the whole folder, or name the files: {folder}/*.arrow"
+        )
     paths = sorted(
         str(Path(root, name))
         for root, _, names in os.walk(folder)

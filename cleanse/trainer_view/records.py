@@ -55,7 +55,7 @@ class RecordReport:
     stop_lost: NDArray[np.float64]  # 1: tokens are trained on, the end token among them before truncation only
     same_pair: NDArray[np.float64]  # 1: chosen and rejected are equal after truncation and differ before
     expanded: NDArray[np.float64]  # tokens with every image placeholder expanded
-    marker_lost: NDArray[np.float64]  # 1: the response marker is in the text, and not among its ids
+    marker_lost: NDArray[np.float64]  # 1: the response marker is not among the text's ids
     words: dict[int, str]  # what to tell about a record: the template's own words
 
     @classmethod
@@ -184,7 +184,7 @@ def _prepare(trainer: Trainer, report: RecordReport, record: int, talk: Conversa
         same, before = (np.array_equal(getattr(sides[0], k), getattr(sides[1], k)) for k in ("kept_ids", "ids"))
         report.same_pair[record] = float(same and not before)
     if trainer.settings.response_template is not None:
-        report.marker_lost[record] = _marker_lost(trainer, first, talk)
+        report.marker_lost[record] = _marker_lost(trainer, first)
 
 
 def _stop_lost(trainer: Trainer, side: Prepared) -> float:
@@ -195,17 +195,16 @@ def _stop_lost(trainer: Trainer, side: Prepared) -> float:
     return float(before.any() and not after.any() and side.n_trained_left > 0)
 
 
-def _marker_lost(trainer: Trainer, side: Prepared, talk: Conversation) -> float:
-    """1 where the response marker stands in the text, and its ids do not stand among the text's ids.
+def _marker_lost(trainer: Trainer, side: Prepared) -> float:
+    """1 where the ids of the response marker do not stand among the text's ids.
 
-    Older TRL looks for the ids of the marker encoded alone; beside other characters they come out otherwise.
+    Older TRL looks for the ids of the marker encoded alone; beside other characters they come out otherwise. Where
+    the text does not hold the marker at all, the record is ignored just as well.
     """
     marker = trainer.settings.response_template or ""
-    text = trainer.loaded.tokenizer.decode(side.ids.tolist(), skip_special_tokens=False)
-    said = "\n".join([talk.prompt_text, talk.answer_text, *(str(turn.get("content")) for turn in talk.turns), text])
     found = guarded(lambda: trainer.loaded.tokenizer.encode(marker, add_special_tokens=False).ids)
     wanted = np.array(found or [], np.int64)
-    if marker.strip() not in said or len(wanted) == 0:
+    if len(wanted) == 0:
         return 0.0
     if len(wanted) > len(side.ids):
         return 1.0

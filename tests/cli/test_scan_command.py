@@ -107,6 +107,8 @@ def test_fail_on_nothing_found(good: Path, tmp_path: Path) -> None:
         (["good.jsonl", "-o", "o", "--engine", "ray"], 2, "'ray' is not 'local'"),
         (["empty.jsonl", "-o", "o"], 3, "no records in empty.jsonl"),
         (["blank.jsonl", "-o", "o"], 3, "empty or blank"),
+        (["cut.parquet", "-o", "o"], 3, "cannot be read"),
+        (["good.jsonl", "-o", "o", "--probe", "auto", "--model", "/nowhere"], 2, "no model at /nowhere"),
         (["good.jsonl", "-o", "/proc/nowhere"], 1, "cannot write to the output folder /proc/nowhere"),
     ],
 )
@@ -115,6 +117,7 @@ def test_mistakes_are_explained(good: Path, monkeypatch: pytest.MonkeyPatch, arg
     monkeypatch.chdir(folder)
     (folder / "empty.jsonl").touch()
     (folder / "blank.jsonl").write_text("\n\n")
+    (folder / "cut.parquet").write_bytes(b"PAR1" + bytes(100))
     (folder / "broken.toml").write_text("[[rule]]\nid = 3\n")
     (folder / "taken").mkdir()
     (folder / "taken" / "notes.txt").touch()

@@ -82,3 +82,8 @@ def test_nothing_to_measure_names_columns_and_formats():
         detect([{"text": "a"}], text_column="body")
     with pytest.raises(FormatError, match="no columns"):
         detect([])
+
+
+def test_tokenised_data_is_refused_with_what_to_do():
+    with pytest.raises(FormatError, match="tokenised already"):
+        detect([{"input_ids": [1, 2], "labels": [-100, -100]}])

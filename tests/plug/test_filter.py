@@ -19,6 +19,7 @@ from datasets.fingerprint import Hasher
 import cleanse
 from cleanse.errors import UsageError
 from cleanse.plug import judging
+from cleanse.rulepack_schema import PackError
 from scripts.make_sample import sample
 
 RULE = """
@@ -222,6 +223,7 @@ def test_a_second_run_does_no_work(ds, tmp_path: Path, monkeypatch) -> None:
 SECOND = """
 import sys, datasets, cleanse
 from cleanse.plug import judging
+from cleanse.rulepack_schema import PackError
 def judge(*_): raise SystemExit("work was done")
 if sys.argv[3] == "again":
     judging.Judge.judge = judge
@@ -319,3 +321,8 @@ def test_asking_for_a_filter_loads_no_framework() -> None:
     code = "import sys, cleanse; cleanse.Filter(); print({'torch', 'mindspore', 'datasets', 'ray'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_one_pack_may_be_named_alone() -> None:
+    with pytest.raises(PackError, match="'nopack'"):
+        cleanse.Filter(rules="nopack")

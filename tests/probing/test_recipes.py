@@ -76,3 +76,8 @@ def test_fp16_is_the_precision_of_the_run_to_come_not_of_the_probe() -> None:
     asked, _ = settle("auto", {"dtype": "fp16", "loss_scale": 128.0})
     assert asked is not None
     assert (asked.dtype, asked.fp16, asked.loss_scale) == ("auto", True, 128.0)
+
+
+def test_a_model_that_is_not_there_is_told_at_once() -> None:
+    with pytest.raises(UsageError, match="no model at /nowhere"):
+        settle("auto", {"model": "/nowhere"})

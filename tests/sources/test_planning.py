@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import datasets
 import pyarrow as pa
 import pytest
 
@@ -227,3 +228,11 @@ def test_facts_are_plain_json(tmp_path: Path) -> None:
     facts = got.first.facts[0].to_json()
     assert json.loads(json.dumps(facts)) == facts
     assert (facts["n_records"], facts["n_read"], facts["n_blank"]) == (3, 2, 1)
+
+
+def test_a_saved_dataset_without_its_list_of_files_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "saved"
+    datasets.Dataset.from_dict({"text": ["a", "b"]}).save_to_disk(folder)
+    (folder / "state.json").unlink()
+    with pytest.raises(SourceError, match=r"state\.json"):
+        plan((str(folder),), ReadOptions(), tmp_path / "spool")
