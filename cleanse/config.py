@@ -103,11 +103,25 @@ def usable_processors() -> int:
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """One line per key whose value changed, for a message: ``suspects was "keep", now "quarantine"``."""
-    keys = [*before, *(key for key in after if key not in before)]
-    return [
-        f"{key} was {before.get(key)!r}, now {after.get(key)!r}" for key in keys if before.get(key) != after.get(key)
-    ]
+    """One line per setting whose value changed, for a message: ``suspects was 'keep', now 'quarantine'``."""
+    lines: list[str] = []
+    hidden: list[str] = []
+    for key in [*before, *(key for key in after if key not in before)]:
+        old, new = before.get(key), after.get(key)
+        if old == new:
+            continue
+        if key in _FINGERPRINTS:
+            hidden.append(f"{_FINGERPRINTS[key]} changed")
+        elif isinstance(old, Mapping) and isinstance(new, Mapping):
+            lines += [f"{key} {line}" for line in differences(old, new)]
+        elif isinstance(old, Mapping) or isinstance(new, Mapping):
+            lines.append(f"{key} was {'on' if old else 'off'}, now {'on' if new else 'off'}")
+        else:
+            lines.append(f"{key} was {old!r}, now {new!r}")
+    return lines or hidden  # a fingerprint follows from what a line says already, as a rule
+
+
+_FINGERPRINTS = {"rules_fingerprint": "the rules or their libraries", "tokens_fingerprint": "the tokenizer"}
 
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cleanse.atomic import committed, read_json, rename, write_json
+from cleanse.config import differences
 from cleanse.errors import CleanseError, NoRecordsError, UsageError
 from cleanse.state import RunState
 
@@ -155,3 +156,12 @@ def test_a_rename_can_be_repeated(tmp_path: Path) -> None:
     assert (tmp_path / "b").read_text() == "x"
     with pytest.raises(FileNotFoundError):
         rename(tmp_path / "c", tmp_path / "d")
+
+
+def test_what_changed_is_said_shortly() -> None:
+    before = {"probe": {"budget": 0.1, "model": "a"}, "rules_fingerprint": "x", "trainer": {"loss": "all"}}
+    after = {"probe": {"budget": 0.2, "model": "a"}, "rules_fingerprint": "y", "trainer": None}
+    assert differences(before, after) == ["probe budget was 0.1, now 0.2", "trainer was on, now off"]
+    assert differences({"rules_fingerprint": "x"}, {"rules_fingerprint": "y"}) == [
+        "the rules or their libraries changed"
+    ]
