@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 LIMIT_P = 1e-3
 """Largest convicting p-value. At most ``MOST_HEARD`` phrases are heard in a scan, so chance alone convicts at most
@@ -30,6 +32,11 @@ class Hearing:
     relief_p: float
     alike: float = math.nan
     alike_p: float = math.nan
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Hearing:
+        """From its fields as JSON has them, which knows no NaN and writes null."""
+        return cls(**{name: math.nan if value is None else value for name, value in values.items()})
 
     @property
     def agrees(self) -> bool:

@@ -99,7 +99,7 @@ class PhraseWitness:
                 jobs.append(Job(hear, task, f"the model's word on phrase {k + 1}"))
         for _ in between.engine.run(jobs, between.report):
             pass
-        return {k: Hearing(**read_json(path(STAGE, k, ".json"))) for k in asked}
+        return {k: Hearing.from_json(read_json(path(STAGE, k, ".json"))) for k in asked}
 
     def _fetch(self, between: Between, places: set[Place]) -> None:
         wanted: dict[int, list[int]] = defaultdict(list)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
+from pathlib import Path
 from statistics import NormalDist
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from cleanse.atomic import read_json, write_json
+from cleanse.corpus.hearing import Hearing
 from cleanse.probing.phrase_readings import SKETCH, alikeness, mean_above_zero, reliefs
 
 
@@ -81,3 +85,13 @@ def test_few_records_are_compared_by_pairs() -> None:
     alike, _ = alikeness(some, directions(9, rng, 0.0))
     pairs = [some[i] @ some[j] for i in range(9) for j in range(i)]
     assert math.isclose(alike, float(np.mean(pairs)))
+
+
+def test_what_was_not_measured_stays_so_on_disk(tmp_path: Path) -> None:
+    said = Hearing(3, 0.5, 0.25)
+    write_json(tmp_path / "said.json", asdict(said))
+    read = Hearing.from_json(read_json(tmp_path / "said.json"))
+    assert (read.n_read, read.relief, read.relief_p) == (3, 0.5, 0.25)
+    assert math.isnan(read.alike)
+    assert math.isnan(read.alike_p)
+    assert not Hearing.from_json({"n_read": 0, "relief": None, "relief_p": None}).agrees
