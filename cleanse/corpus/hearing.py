@@ -36,7 +36,8 @@ class Hearing:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Hearing:
         """From its fields as JSON has them, which knows no NaN and writes null."""
-        return cls(**{name: math.nan if value is None else value for name, value in values.items()})
+        known: dict[str, Any] = {name: math.nan if value is None else value for name, value in values.items()}
+        return cls(**known)
 
     @property
     def agrees(self) -> bool:
