@@ -58,9 +58,7 @@ def _mended(
     for segment in segments.tolist():
         asked = {rules.rules[r].id for r in hits.rule[mends & (hits.segment == segment)].tolist()}
         found.append(rules.mend(texts.text(segment), asked))
-    return replace(
-        TextBatch.from_texts(found), role=texts.role[segments], supervised=texts.supervised[segments], memo={}
-    )
+    return replace(TextBatch.from_texts(found), role=texts.role[segments], supervised=texts.supervised[segments])
 
 
 def _judges(rule: Rule, mended: TextBatch, place: int) -> bool:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-import sys
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import cleanse
+from scripts import made_page
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "api.md"
 INTRODUCTION = """\
@@ -171,10 +171,7 @@ def _ticks(line: str) -> str:
 
 def main() -> None:
     """Writes the page where the first argument says, or to docs/."""
-    target = Path(sys.argv[1]) if len(sys.argv) > 1 else TARGET
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(page(), encoding="utf-8")
-    print(f"wrote {target}")
+    made_page.write(page(), TARGET)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ usage: python -m scripts.rules_page [TARGET]
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from cleanse.records import Role
 from cleanse.rulepack_schema import Bounds, Example, Limit
 from cleanse.rulepacks import Rule, load_packs
 from cleanse.safe_text import escape
+from scripts import made_page
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "rules.md"
 INTRODUCTION = """\
@@ -174,10 +174,7 @@ def _reference(reference: str) -> str:
 
 def main() -> None:
     """Writes the page where the first argument says, or to docs/."""
-    target = Path(sys.argv[1]) if len(sys.argv) > 1 else TARGET
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(page(), encoding="utf-8")
-    print(f"wrote {target}")
+    made_page.write(page(), TARGET)
 
 
 if __name__ == "__main__":

@@ -18,20 +18,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cleanse.calibrate import MIN_FIT, Calibration, FigureTable, Floats, Pattern, Scoring, controls_needed
+from cleanse.probing.measure import FIGURES
 
 MOST_LEVEL = 0.02
 """The largest p-value that convicts a suspect, whatever the budget would allow: two witnesses, each at 2 %, agree."""
 
-NAMES = (
-    "loss",
-    "easiest_loss",
-    "max_token_loss",
-    "context_gain",
-    "min_window_gain",
-    "nats_per_byte",
-    "order_gain",
-    "log_grad_norm",
-)
+NAMES = (*(name for name in FIGURES if name != "grad_norm"), "log_grad_norm")
 SCORING = Scoring(
     # Context and order that save more than usual, and a most surprising token that is none, are no damage; what is
     # too easy shows in the loss.
