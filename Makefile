@@ -54,7 +54,7 @@ docs: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml constraints/tested.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -U pip
-	$(BIN)/python -m pip install -q -c constraints/tested.txt -e '.[torch,review,references,notebooks,dev]'
+	$(BIN)/python -m pip install -q -c constraints/tested.txt -e '.[torch,review,ray,references,notebooks,dev]'
 	touch $@
 
 $(LOWEST)/.installed: pyproject.toml constraints/lowest.txt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 Report = Callable[[int, int, int], None]
@@ -17,6 +18,9 @@ class Job:
     function: Callable[[Any, Report], Any]
     argument: Any
     label: str  # names the piece of work in messages: "shard 3 of data.jsonl (bytes ...)"
+    reads: tuple[Path, ...] = ()  # files in the output folder that it needs
+    writes: tuple[Path, ...] = ()  # files in the output folder that it commits; the last one says that all are there
+    measures: bool = False  # runs a model: on a cluster, work for those who hold an accelerator
 
 
 class Engine(Protocol):
