@@ -8,6 +8,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from storage_server import s3, s3_endpoint  # noqa: F401 - fixtures for every room
 
 # A first example may compile a kernel, and a machine may be busy: no test is about how long one takes.
 hypothesis.settings.register_profile("untimed", deadline=None)
