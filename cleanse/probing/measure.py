@@ -75,14 +75,14 @@ class MeasureTask:
     start: int
     stop: int
     settings: ProbeSettings
-    baseline: tuple[Unit, ...]  # units to take a unigram baseline from
+    n_units: int  # of the scan: a unigram baseline is taken from what was drawn of them
     folder: Path
     shaded: float = 0.0  # share of the suspects for which the loss of every token is kept
 
 
 def measure_chunk(task: MeasureTask, report: Report) -> None:
     """Measures one chunk. Raises CleanseError when the model or the device is not to be had."""
-    probe = _opened(task.settings, task.baseline, task.folder)
+    probe = _opened(task.settings, task.n_units, task.folder)
     drawn = pq.read_table(unit_path(task.folder, sample.STAGE, task.unit.index, ".parquet"))
     drawn = drawn.slice(task.start, task.stop - task.start)
     measured = figures_of(probe, drawn, task.settings, task.shaded)
@@ -135,12 +135,12 @@ def _segments(drawn: pa.Table) -> list[list[tuple[str, bool]]]:
 
 
 @lru_cache(maxsize=1)
-def _opened(settings: ProbeSettings, baseline: tuple[Unit, ...], folder: Path) -> Probe:
+def _opened(settings: ProbeSettings, n_units: int, folder: Path) -> Probe:
     """The scan's model with a unigram baseline of its tokenizer."""
     probe = loaded(settings, folder)
     if not probe.has_baseline:
         controls: list[Any] = []
-        for table in sample.read_samples(folder, baseline, CHUNK):
+        for table in sample.read_samples(folder, n_units, CHUNK):
             controls += baseline_windows(probe, table, settings, BASELINE_RECORDS - len(controls))
             if len(controls) >= BASELINE_RECORDS:
                 break

@@ -147,10 +147,10 @@ def _script(texts: TextBatch, script: NDArray[np.float64], first: int, after: in
     return unpack_script(float(script[first + int(np.argmax(lengths))]))
 
 
-def read_samples(folder: Path, units: Sequence[Unit], rows_at_a_time: int) -> Iterator[pa.Table]:
+def read_samples(folder: Path, n_units: int, rows_at_a_time: int) -> Iterator[pa.Table]:
     """The drawn records of all units in reading order, some at a time."""
-    for unit in units:
-        for batch in pq.ParquetFile(unit_path(folder, STAGE, unit.index, ".parquet")).iter_batches(rows_at_a_time):
+    for unit in range(n_units):
+        for batch in pq.ParquetFile(unit_path(folder, STAGE, unit, ".parquet")).iter_batches(rows_at_a_time):
             yield pa.Table.from_batches([batch])
 
 

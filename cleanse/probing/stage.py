@@ -107,10 +107,10 @@ class ProbeStage:
             for start in range(0, n_rows, measure.CHUNK):
                 stop = min(start + measure.CHUNK, n_rows)
                 task = measure.MeasureTask(
-                    chunk, unit, start, stop, self._settings, tuple(between.units), between.state.folder, shaded
+                    chunk, unit, start, stop, self._settings, len(between.units), between.state.folder, shaded
                 )
                 if not path(measure.STAGE, chunk, ".parquet").exists():
-                    jobs.append(Job(measure.measure_chunk, task, f"probe of {unit}"))
+                    jobs.append(Job(measure.measure_chunk, task, f"probe of {unit}", measures=True))
                 chunk += 1
         for _ in between.engine.run(jobs, between.report):
             pass
