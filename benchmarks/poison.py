@@ -33,11 +33,11 @@ from cleanse.corpus.collect import Collector
 from cleanse.corpus.evidence import CorpusEvidence, merge
 from cleanse.corpus.exchanges import PROMPT_ROLES
 from cleanse.corpus.hearing import LIMIT_P, MOST_HEARD, Hearing
+from cleanse.corpus.questions import MOST_ALIKE, drawn_for, open_questions
 from cleanse.formats import detect, view
 from cleanse.probing.backends import Probe, backend
 from cleanse.probing.measure import open_probe
 from cleanse.probing.phrase_readings import Segments, ask
-from cleanse.probing.phrase_witness import MOST_ALIKE, drawn_for, open_questions
 from cleanse.probing.settings import ProbeSettings
 from cleanse.sources import ReadOptions, open_shard, plan
 

@@ -12,6 +12,7 @@ from cleanse.errors import UsageError
 from cleanse.pipeline import scan as run
 from cleanse.probing.recipes import settle
 from cleanse.sources import ReadOptions
+from cleanse.storage.filesystem import output
 from cleanse.summary import ScanResult
 from cleanse.trainer_view.asking import token_source
 
@@ -39,6 +40,9 @@ def scan(
     allow: Sequence[str | os.PathLike[str]] = (),
     repair: bool = True,
     emit: Sequence[str] = ("arrow",),
+    engine: str = "local",
+    address: str | None = None,
+    resources: Mapping[str, float] | None = None,
     workers: int = 0,
     max_record_bytes: int = 64 << 20,
 ) -> ScanResult:
@@ -49,7 +53,8 @@ def scan(
 
     Args:
         inputs: files, folders, globs or a hub id: one, or several.
-        out: the output folder, new or that of an earlier call with the same arguments.
+        out: the output folder or URL (``s3://bucket/folder``), new or that of an earlier call with the same
+            arguments.
         format: how columns make a training record ("alpaca", "messages", ...); "auto" looks at them.
         text_column: judge this column as plain text instead.
         input_format: how the files are read, where their names do not say it.
@@ -69,7 +74,12 @@ def scan(
         suspects: "keep" them in clean, or "quarantine" them.
         repair: mend text in clean where a rule can.
         emit: "jsonl" and "parquet" write the clean records in that form too.
-        workers: worker processes; 0 for one per processor.
+        engine: what runs the work: "local" for processes of this machine, "ray" for a cluster. The result is the same.
+        address: of the cluster ("host:port"; "auto" for the one this machine is part of); without it ``RAY_ADDRESS``,
+            else a Ray of its own. A Ray that this process is connected to already is used, and left running.
+        resources: what a worker that runs the model asks of the cluster, as ``{"GPU": 0.5}``; without it one GPU or NPU
+            where there is one, else a processor.
+        workers: worker processes; 0 for one per processor, or as many as the cluster holds.
         max_record_bytes: longer records are quarantined by reference (source, byte range, sha256).
 
     Raises:
@@ -77,11 +87,13 @@ def scan(
         SourceError, FormatError, PackError: an input, its columns or a rule pack is not usable.
     """
     settings = settle(probe, probe_options or {})[0]
+    folder, url = output(os.fspath(out))
     several = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
     return run(
         ScanConfig(
             inputs=tuple(os.fspath(name) for name in several),
-            out=Path(out),
+            out=folder,
+            url=url,
             format=format,
             text_column=text_column,
             packs=(rules,) if isinstance(rules, str) else tuple(rules),
@@ -93,6 +105,9 @@ def scan(
             allow=tuple(Path(name) for name in allow),
             repair=repair,
             emit=tuple(emit),
+            engine=engine,
+            address=address,
+            resources=tuple((resources or {}).items()),
             workers=workers,
             read=ReadOptions(max_record_bytes=max_record_bytes, input_format=input_format),
         )

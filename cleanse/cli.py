@@ -26,7 +26,7 @@ def main() -> None:
 
 @main.command()
 @click.argument("src", nargs=-1, required=True)
-@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="Output folder, new or resumed.")
+@click.option("-o", "--out", required=True, metavar="DIR", help="Output folder or s3:// URL, new or resumed.")
 @click.option(
     "--format",
     "format_",
@@ -116,8 +116,18 @@ def main() -> None:
     "--engine",
     default="local",
     show_default=True,
-    type=click.Choice(["local"]),
-    help="What runs the work: processes of this machine.",
+    type=click.Choice(["local", "ray"]),
+    help="What runs the work: processes of this machine, or a Ray cluster.",
+)
+@click.option(
+    "--address",
+    metavar="HOST:PORT",
+    help="The cluster; auto: this machine's. Default: RAY_ADDRESS, else a Ray of its own.",
+)
+@click.option(
+    "--resources",
+    metavar="NAME=AMOUNT,...",
+    help="What a worker with the model asks of the cluster: GPU=0.5. Default: one accelerator, if any.",
 )
 @click.option(
     "--workers",
@@ -125,7 +135,7 @@ def main() -> None:
     show_default="one per processor",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Processes at work; the result does not depend on them.",
+    help="Processes at work, here or in the cluster; the result does not depend on them.",
 )
 @click.option(
     "--emit",

@@ -20,7 +20,7 @@ EMITS = ("arrow", "jsonl", "parquet")
 ALWAYS = ("reader", "corpus", "probe", "review")
 DEDUPS = ("note", "exact", "near")
 SUSPECTS = ("keep", "quarantine")
-ENGINES = ("local",)
+ENGINES = ("local", "ray")
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class ScanConfig:
     """A scan's request. ``identity`` holds what decides the output, the other fields only how it is reached."""
 
     inputs: tuple[str, ...]
-    out: Path
+    out: Path  # on a disk of this machine; with ``url`` what is needed of the output is copied there
     format: str = "auto"  # how columns make a training record: alpaca, messages, ...
     text_column: str | None = None
     packs: tuple[str, ...] = ("default",)
@@ -41,13 +41,16 @@ class ScanConfig:
     repair: bool = True
     emit: tuple[str, ...] = ("arrow",)
     engine: str = "local"
-    workers: int = 0  # 0: as many as the processors this process may use
+    workers: int = 0  # 0: as many as the processors this process may use, or the cluster has
+    address: str | None = None  # of the cluster
+    resources: tuple[tuple[str, float], ...] = ()  # what a worker that runs the model asks of the cluster
     read: ReadOptions = field(default_factory=ReadOptions)
+    url: str | None = None  # the output goes to this place instead (``cleanse.storage.filesystem.output``)
 
     def __post_init__(self) -> None:
         if not self.inputs:
             raise UsageError("no input given: name at least one file, folder, glob, hub id, or - for stdin")
-        for name in (*self.inputs, str(self.out)):
+        for name in (*self.inputs, self.url or str(self.out)):
             if name != name.encode("utf-8", "replace").decode():  # bytes that no report could hold
                 raise UsageError(f"{name!a}: expected a name that is UTF-8; rename the file or folder")
         # What readers and witnesses conclude needs its rules, whatever rules for texts were chosen.
@@ -61,6 +64,11 @@ class ScanConfig:
             _one_of("emit", emit, EMITS)
         if self.workers < 0:
             raise UsageError(f"workers is {self.workers}: give 1 or more, or 0 for one per processor")
+        if self.engine == "local" and (self.address or self.resources):
+            raise UsageError("an address and resources are for a cluster: give --engine ray as well")
+        for name, amount in self.resources:
+            if not name or not amount > 0:
+                raise UsageError(f"resource {name!r} is {amount:g}: expected a name and an amount above 0, as GPU=1")
 
     @property
     def n_workers(self) -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cleanse.engines.job import Engine, Report
+from cleanse.engines.job import Engine, Job, Report
 from cleanse.facts import Corpus
 from cleanse.formats import Format
 from cleanse.sources import Plan
@@ -26,6 +26,13 @@ class Between:
     engine: Engine
     report: Report
     found: tuple[str, ...]  # stages whose findings are committed already, the rules' own first
+
+
+def run_all(between: Between, jobs: Iterable[Job]) -> None:
+    """Runs those of a stage's jobs whose last file an earlier process has not committed yet."""
+    undone = [job for job in jobs if not between.state.files.has(job.writes[-1])]
+    for _ in between.engine.run(undone, between.report):
+        pass
 
 
 class Evidence(Protocol):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cleanse.atomic import write_json
-from cleanse.engines.job import Report
+from cleanse.engines.job import Job, Report
 from cleanse.sources import Source
 from cleanse.state import unit_path
 
@@ -22,6 +22,12 @@ class HashTask:
 
     source: Source
     folder: Path  # OUT/.cleanse
+
+
+def hashing(task: HashTask) -> Job:
+    """The job of hashing one source."""
+    path = unit_path(task.folder, STAGE, task.source.index, ".json")
+    return Job(hash_source, task, f"reading {task.source.name}", writes=(path,))
 
 
 def hash_source(task: HashTask, _report: Report) -> None:

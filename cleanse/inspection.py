@@ -18,7 +18,7 @@ from cleanse.atomic import committed, write_json
 from cleanse.blocks import RecordBlock
 from cleanse.cured import without_cured
 from cleanse.distributions import Distributions
-from cleanse.engines.job import Report
+from cleanse.engines.job import Job, Report
 from cleanse.errors import CleanseError, UsageError
 from cleanse.formats import Format, view
 from cleanse.records import FINDINGS_SCHEMA, STRAY_EVENTS, Action, EventKind, Finding, ReadEvent
@@ -151,6 +151,12 @@ class InspectTask:
     repair: bool
     read: ReadOptions
     folder: Path  # OUT/.cleanse
+
+
+def inspecting(task: InspectTask) -> Job:
+    """The job of inspecting one unit."""
+    writes = (unit_path(task.folder, STAGE, task.unit.index, suffix) for suffix in (".parquet", ".json"))
+    return Job(inspect_shard, task, str(task.unit), writes=tuple(writes))
 
 
 def inspect_shard(task: InspectTask, report: Report) -> None:

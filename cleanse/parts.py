@@ -26,6 +26,9 @@ from cleanse.writers import HUGGINGFACE, quarantine_features, with_features
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+CLEAN, QUARANTINE = ".clean.arrow", ".quarantine.arrow"
+HELD, FINDINGS, LINES = f".{held.FILE}", ".findings.parquet", ".jsonl"
+
 
 def quarantine_schema(clean: pa.Schema) -> pa.Schema:
     """The clean columns and the ``cleanse_*`` columns, with what ``datasets`` must know about them."""
@@ -46,16 +49,22 @@ class PartWriters:
         self._rows = {"clean": 0, "quarantine": 0, "findings": 0}
         self._lines: BinaryIO | None = None
 
+    @staticmethod
+    def suffixes(emit: tuple[str, ...]) -> tuple[str, ...]:
+        """Of all parts that are written."""
+        lines = (LINES,) if "jsonl" in emit else ()
+        return (CLEAN, QUARANTINE, HELD, FINDINGS, *lines)
+
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            self._clean = self._arrow(stack, ".clean.arrow", self._schema)
-            self._quarantine = self._arrow(stack, ".quarantine.arrow", quarantine_schema(self._schema))
-            path = stack.enter_context(committed(self._path(f".{held.FILE}")))
+            self._clean = self._arrow(stack, CLEAN, self._schema)
+            self._quarantine = self._arrow(stack, QUARANTINE, quarantine_schema(self._schema))
+            path = stack.enter_context(committed(self._path(HELD)))
             self._held = stack.enter_context(pq.ParquetWriter(path, held.SCHEMA))
-            path = stack.enter_context(committed(self._path(".findings.parquet")))
+            path = stack.enter_context(committed(self._path(FINDINGS)))
             self._findings = stack.enter_context(pq.ParquetWriter(path, FINDINGS_SCHEMA))
             if self._emit_lines:
-                path = stack.enter_context(committed(self._path(".jsonl")))
+                path = stack.enter_context(committed(self._path(LINES)))
                 self._lines = stack.enter_context(path.open("wb"))
             self._stack = stack.pop_all()
         return self

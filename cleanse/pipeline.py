@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from cleanse import assembly, inputs, inspection, splitting
 from cleanse.atomic import read_json, write_json
 from cleanse.config import ScanConfig
-from cleanse.engines.job import Engine, Job
-from cleanse.engines.local import LocalEngine
+from cleanse.engines.choosing import engine_of
+from cleanse.engines.job import Engine
 from cleanse.errors import NoRecordsError
 from cleanse.evidence import Between, Evidence
 from cleanse.facts import Corpus, merge
@@ -22,6 +22,7 @@ from cleanse.reviewing.allow import AllowList
 from cleanse.rulepacks import RuleSet, load_packs
 from cleanse.sources import Plan, plan
 from cleanse.state import RunState
+from cleanse.storage.spooled import shared
 from cleanse.summary import ScanResult, load_result, summarise
 from cleanse.units import Unit, group
 from cleanse.verdicts import Policy
@@ -46,16 +47,19 @@ def scan(config: ScanConfig, progress: Progress | None = None, evidence: Sequenc
         progress.remark(warning)
     allow = AllowList.read(config.allow)
     identity = config.identity(rules.fingerprint, tokens.fingerprint if tokens else None, allow.digest)
-    with RunState(config.out, identity) as state:
+    with RunState(config.out, identity, config.url) as state:
         if state.finished:
             state.check_pinned()
             state.tidy()
-            _report(config, progress)
-            return load_result(config.out, already_done=True)
-        allow.write(state.folder / "allow.json")
+            _report(state, progress)
+            return load_result(config.out, already_done=True, url=config.url)
+        allow.write(state.folder / splitting.ALLOW)
+        state.files.send(state.folder / splitting.ALLOW)
         run = _Run(config, rules, state, progress)
         stages = [*evidence, *_stages(config, rules)]
-        with LocalEngine(config.n_workers) as engine:
+        with engine_of(config) as workers:
+            workers.check_folder(None if config.url else state.folder, [source.path for source in run.plan.sources])
+            engine = state.files.engine(workers)
             with run.stage("inspect"):
                 run.inspect(engine)
             corpus = run.corpus()
@@ -72,19 +76,27 @@ def scan(config: ScanConfig, progress: Progress | None = None, evidence: Sequenc
             assembly.assemble(state, run.units, corpus, config)
         accounts = {stage.name: stage.account(state) for stage in stages}
         result = summarise(
-            state, run.plan, run.formats, corpus, actions=run.actions, seconds=run.seconds, evidence=accounts
+            state, run.plan, run.units, run.formats, corpus, actions=run.actions, seconds=run.seconds, evidence=accounts
         )
-        _report(config, progress)
+        _report(state, progress)
         return result
 
 
-def _report(config: ScanConfig, progress: Progress) -> None:
+def _report(state: RunState, progress: Progress) -> None:
     """Writes the page for people, unless it is there."""
-    from cleanse.report import FILE, write_report  # noqa: PLC0415 - the templates are needed at the very end only
+    from cleanse.report import FILE, copies, write_report  # noqa: PLC0415 - templates, needed at the very end only
 
-    if not (config.out / FILE).exists():
-        progress.stage("report")
-        write_report(config.out)
+    page = state.out / FILE
+    if state.files.has(page):
+        return
+    progress.stage("report")
+    if not copies.fetch(state.files, state.out):
+        progress.remark(
+            f"quarantine/ is too large to be copied for {FILE}: copy the output and run cleanse report on it"
+        )
+        return
+    write_report(state.out, place=state.place)
+    state.files.send(page)
 
 
 def _stages(config: ScanConfig, rules: RuleSet) -> Iterator[Evidence]:
@@ -98,7 +110,7 @@ def _stages(config: ScanConfig, rules: RuleSet) -> Iterator[Evidence]:
             from cleanse.probing.phrase_witness import PhraseWitness  # noqa: PLC0415
 
             witness = PhraseWitness(config.probe, config.read)
-        yield CorpusStage(config.read, rules, Dedup(config.dedup), witness)
+        yield CorpusStage(config.read, config.packs, rules.fingerprint, Dedup(config.dedup), witness)
     if config.probe:
         from cleanse.probing.stage import ProbeStage  # noqa: PLC0415
 
@@ -116,6 +128,7 @@ class _Run:
             self.plan: Plan = plan(config.inputs, config.read, state.spool)
             resumed = state.resumed
             state.pin_inputs([inputs.identity(source, state.spool) for source in self.plan.sources])
+            self.plan = shared(self.plan, state.files, config.out, config.url)
             self.formats: tuple[Format | None, ...] = detect_formats(self.plan, config)
             self.units = group(self.plan.shards, config.read.shard_bytes)
         progress.planned(self.plan, self.formats, resumed=resumed)
@@ -129,9 +142,9 @@ class _Run:
 
     def inspect(self, engine: Engine) -> None:
         jobs = [
-            Job(inputs.hash_source, inputs.HashTask(source, self.state.folder), f"reading {source.name}")
+            inputs.hashing(inputs.HashTask(source, self.state.folder))
             for source in self.plan.sources
-            if not self.state.path(inputs.STAGE, source.index, ".json").exists()
+            if not self.state.files.has(self.state.path(inputs.STAGE, source.index, ".json"))
         ]
         for unit in self._undone(inspection.STAGE):
             formats = tuple(self.formats[shard.source.index] for shard in unit.shards)
@@ -145,20 +158,22 @@ class _Run:
                 read=self.config.read,
                 folder=self.state.folder,
             )
-            jobs.append(Job(inspection.inspect_shard, task, str(unit)))
+            jobs.append(inspection.inspecting(task))
         for _ in engine.run(jobs, self.progress.advance):
             pass
 
     def corpus(self) -> Corpus:
-        committed = (read_json(self.state.path(inspection.STAGE, unit.index, ".json")) for unit in self.units)
-        corpus = merge(self.plan, (shard for unit in committed for shard in unit))
+        committed = self.state.files.each(self.state.path(inspection.STAGE, unit.index, ".json") for unit in self.units)
+        corpus = merge(self.plan, (shard for path in committed for shard in read_json(path)))
         if corpus.n_read == 0:
             names = ", ".join(source.name for source in self.plan.sources[:3])
             broken = [e for events in corpus.file_events for e in events if e.kind is EventKind.READ_ERROR]
             if broken:
                 raise NoRecordsError(f"no records in {names}: it cannot be read: {broken[0].detail}")
             raise NoRecordsError(f"no records in {names}: the input is empty" + " or blank" * (corpus.n_blank > 0))
-        write_json(self.state.folder / "types.json", corpus.types.to_json())
+        types = self.state.folder / splitting.TYPES
+        write_json(types, corpus.types.to_json())
+        self.state.files.send(types)
         return corpus
 
     def split(self, engine: Engine, corpus: Corpus, evidence: list[str]) -> None:
@@ -171,21 +186,19 @@ class _Run:
                 file_events=tuple(corpus.file_events[i] for i in shards),
                 formats=tuple(self.formats[shard.source.index] for shard in unit.shards),
                 evidence=tuple(evidence),
-                allow=self.state.folder / "allow.json",
                 policy=Policy(hold_suspects=self.config.suspects == "quarantine", repair=self.config.repair),
                 emit=self.config.emit,
                 packs=self.config.packs,
                 rules_fingerprint=self.rules.fingerprint,
                 read=self.config.read,
-                types=self.state.folder / "types.json",
                 folder=self.state.folder,
             )
-            jobs.append(Job(splitting.split_shard, task, str(unit)))
+            jobs.append(splitting.splitting(task))
         for _ in engine.run(jobs, self.progress.advance):
             pass
 
     def _undone(self, stage: str) -> list[Unit]:
         """Units whose facts are not committed yet; the others count as progress already made."""
-        undone = [unit for unit in self.units if not self.state.path(stage, unit.index, ".json").exists()]
+        undone = [unit for unit in self.units if not self.state.files.has(self.state.path(stage, unit.index, ".json"))]
         self.progress.resume_at(len(self.units) - len(undone), len(self.units))
         return undone

@@ -16,7 +16,7 @@ import pyarrow as pa
 from cleanse import findings, quarantine
 from cleanse.atomic import read_json, write_json
 from cleanse.blocks import RecordBlock
-from cleanse.engines.job import Report
+from cleanse.engines.job import Job, Report
 from cleanse.findings import Cursor
 from cleanse.formats import Format
 from cleanse.inspection import event_findings, rules_of
@@ -33,6 +33,8 @@ from cleanse.units import Unit
 from cleanse.verdicts import Policy, Rows, Verdicts, decide
 
 STAGE = "split"
+ALLOW = "allow.json"
+TYPES = "types.json"
 
 
 @dataclass(frozen=True)
@@ -45,13 +47,26 @@ class SplitTask:
     formats: tuple[Format | None, ...]  # per shard
     evidence: tuple[str, ...]  # stages whose committed findings count, in this order
     policy: Policy
-    allow: Path  # the run's copy of the allow list
     emit: tuple[str, ...]
     packs: tuple[str, ...]
     rules_fingerprint: str
     read: ReadOptions
-    types: Path  # JSON of the merged types
     folder: Path  # OUT/.cleanse
+
+    @property
+    def allow(self) -> Path:
+        """The run's copy of the allow list."""
+        return self.folder / ALLOW
+
+    @property
+    def types(self) -> Path:
+        """JSON of the merged types."""
+        return self.folder / TYPES
+
+    @property
+    def found(self) -> tuple[Path, ...]:
+        """What the stages committed for the unit."""
+        return tuple(unit_path(self.folder, stage, self.unit.index, ".parquet") for stage in self.evidence)
 
 
 @dataclass
@@ -101,6 +116,13 @@ class SplitFacts:
         )
 
 
+def splitting(task: SplitTask) -> Job:
+    """The job of splitting one unit."""
+    place = partial(unit_path, task.folder, STAGE, task.unit.index)
+    writes = tuple(place(suffix) for suffix in (*PartWriters.suffixes(task.emit), ".json"))
+    return Job(split_shard, task, str(task.unit), reads=(task.allow, task.types, *task.found), writes=writes)
+
+
 def split_shard(task: SplitTask, report: Report) -> None:
     """Writes one unit's clean, quarantine and findings parts and then its counts; these say that all are there.
 
@@ -112,7 +134,7 @@ def split_shard(task: SplitTask, report: Report) -> None:
     facts = SplitFacts()
     place = partial(unit_path, task.folder, STAGE, task.unit.index)
     with ExitStack() as stack:
-        cursors = [Cursor(unit_path(task.folder, stage, task.unit.index, ".parquet")) for stage in task.evidence]
+        cursors = [Cursor(path) for path in task.found]
         for cursor in cursors:
             stack.callback(cursor.close)
         writers = stack.enter_context(PartWriters(place, types.schema(), task.emit))

@@ -12,17 +12,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from cleanse.atomic import read_json, sweep, write_json
+from cleanse.atomic import TEMPORARY, read_json, sweep, write_json
 from cleanse.config import differences
 from cleanse.errors import CleanseError, NoRecordsError, UsageError
 from cleanse.reviewing.journal import finish, is_pending
 from cleanse.sources.spool import stdin_sha256
+from cleanse.storage.files import Files, LocalFiles, RemoteFiles
+from cleanse.storage.filesystem import without_secrets
+from cleanse.storage.remote import Remote
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 FOLDER = ".cleanse"
-_BEFORE_RUN_FILE = {"lock", "run.json.tmp"}  # all that a process killed at the very start can have left
 
 
 class RunState:
@@ -32,46 +34,74 @@ class RunState:
     complete. The same command finds those files and goes on after them.
     """
 
-    def __init__(self, out: Path, identity: Mapping[str, Any]) -> None:
+    def __init__(self, out: Path, identity: Mapping[str, Any], url: str | None = None) -> None:
         """Opens or creates the output folder.
+
+        Args:
+            out: the folder; where the output goes to a URL, this machine's copy of what is needed of it.
+            identity: what decides the output.
+            url: another place that the output goes to.
 
         Raises:
             UsageError: the folder holds something else, or the run of another command.
             CleanseError: the folder cannot be written to, or another scan is writing to it.
         """
         self.out = out
+        self.url = url
+        self.place = str(out) if url is None else without_secrets(url)
         self.folder = out / FOLDER
-        _refuse_foreign(out)
+        if url is None:
+            _refuse_foreign(out)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = lock(self.folder / "lock", out)
+            self._lock = lock(self.folder / "lock", self.place)
         except OSError as error:
             raise CleanseError(
                 f"cannot write to the output folder {out}: {error.strerror}; choose another with -o"
             ) from error
         try:
-            sweep(self.folder)
+            self.files: Files = LocalFiles() if url is None else self._entered(url)
+            sweep(self.out)
             finish(self.out, self.folder)  # a release that was interrupted after it was decided
             self._run = self._load(dict(identity))
         except BaseException:
             self.close()
             raise
 
+    def _entered(self, url: str) -> RemoteFiles:
+        """The files in another place, with an empty local folder but for what tells which run is there."""
+        for path in self.out.iterdir():  # copies that an earlier process left: what is there may have gone on since
+            if path != self.folder:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for path in self.folder.iterdir():
+            if path.name != "lock":
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        files = RemoteFiles(Remote(url, self.out))
+        if files.has_below(self.out) and not files.has(self.folder / "run.json"):
+            raise _foreign(url)
+        wanted = [path for path in (self.folder / "run.json", self.out / "summary.json") if files.has(path)]
+        files.fetch(*wanted, *files.below(self.folder / "spool"))
+        return files
+
     def _load(self, identity: dict[str, Any]) -> dict[str, Any]:
         path = self.folder / "run.json"
         if not path.exists():
-            run = {"identity": identity, "inputs": None, "finished": False}
-            write_json(path, run)
-            return run
+            self._run = {"identity": identity, "inputs": None, "finished": False}
+            self._remember()
+            return self._run
         run = read_json(path)
         changed = differences(run["identity"], identity)
         if changed:
             what = "the result" if run["finished"] else "an unfinished run"
             raise UsageError(
-                f"{self.out} holds {what} of a different command: {'; '.join(changed)}. "
-                f"Repeat that command, choose another folder with -o, or remove {self.out}"
+                f"{self.place} holds {what} of a different command: {'; '.join(changed)}. "
+                f"Repeat that command, choose another folder with -o, or remove {self.place}"
             )
         return dict(run)
+
+    def _remember(self) -> None:
+        write_json(self.folder / "run.json", self._run)
+        self.files.send(self.folder / "run.json")
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -107,7 +137,7 @@ class RunState:
         pinned = self._run["inputs"]
         if pinned is None:
             self._run["inputs"] = inputs
-            write_json(self.folder / "run.json", self._run)
+            self._remember()
             return
         if pinned == inputs:
             return
@@ -134,29 +164,29 @@ class RunState:
     def _changed(self, names: set[str]) -> CleanseError:
         return CleanseError(
             f"the input changed since this run began: {', '.join(sorted(names)[:5])}. "
-            f"Restore it, choose another folder with -o, or remove {self.out} to start over"
+            f"Restore it, choose another folder with -o, or remove {self.place} to start over"
         )
 
     def finish(self) -> None:
         """Marks the run as done and removes what was only needed on the way."""
         self._run["finished"] = True
-        write_json(self.folder / "run.json", self._run)
+        self._remember()
         self.tidy()
 
     def tidy(self) -> None:
         """Removes intermediate files; the lock and run.json stay."""
-        for path in self.folder.iterdir():
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
+        self.files.remove_folders(self.folder)
 
     def discard(self) -> None:
         """Leaves no trace: for a run that ended before there was anything worth going on from."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.files.remove(self.folder)
         with contextlib.suppress(OSError):  # not empty: it was there before
             self.out.rmdir()
 
     def close(self) -> None:
-        """Gives up the lock."""
+        """Gives up the lock, and the copies of an output that lies in another place."""
+        if self.url is not None:
+            shutil.rmtree(self.out, ignore_errors=True)
         os.close(self._lock)
 
     def __enter__(self) -> Self:
@@ -165,11 +195,11 @@ class RunState:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        nothing_done = not any((self.folder / "inspect").glob("*.json"))
+        nothing_done = not self.files.has_below(self.folder / "inspect", ".json")
         if error is not None and not self.finished and (nothing_done or isinstance(error, NoRecordsError)):
             self.discard()
         elif error is not None:
-            sweep(self.folder)
+            sweep(self.out)
         self.close()
 
 
@@ -186,7 +216,7 @@ def carry_on(out: Path) -> None:
     folder = out / FOLDER
     if not is_pending(folder):
         return
-    descriptor = lock(folder / "lock", out)
+    descriptor = lock(folder / "lock", str(out))
     try:
         finish(out, folder)
     finally:
@@ -206,12 +236,23 @@ def _refuse_foreign(out: Path) -> None:
     folder = out / FOLDER
     if not names or (folder / "run.json").exists():
         return
-    if names == {FOLDER} and {entry.name for entry in folder.iterdir()} <= _BEFORE_RUN_FILE:
+    if names == {FOLDER} and all(_before_run_file(entry.name) for entry in folder.iterdir()):
         return
-    raise UsageError(f"the output folder {out} is not empty and was not written by cleanse: name a new folder with -o")
+    raise _foreign(str(out))
 
 
-def lock(path: Path, out: Path) -> int:
+def _foreign(place: str) -> UsageError:
+    return UsageError(
+        f"the output folder {place} is not empty and was not written by cleanse: name a new folder with -o"
+    )
+
+
+def _before_run_file(name: str) -> bool:
+    """Whether a process that was killed at its very start can have left a file of this name in our folder."""
+    return name == "lock" or (name.startswith("run.json.") and name.endswith(TEMPORARY))
+
+
+def lock(path: Path, out: str) -> int:
     """A file descriptor that holds the lock until it is closed or the process ends, in whatever way.
 
     Raises CleanseError where another process has it.

@@ -18,6 +18,9 @@ from cleanse.records import Action
 from cleanse.sources import Plan
 from cleanse.splitting import RuleTally, SplitFacts, Tally
 from cleanse.state import RunState, carry_on
+from cleanse.storage.filesystem import joined, without_secrets
+from cleanse.storage.remote import Remote
+from cleanse.units import Unit
 
 if TYPE_CHECKING:
     import datasets
@@ -43,54 +46,65 @@ class ScanResult:
     rules: Mapping[str, RuleTally]
     summary: Mapping[str, Any]  # the content of summary.json
     already_done: bool = False  # this call found a finished run of the same command
+    url: str | None = None  # where the output is, if not at ``out``
+
+    @property
+    def place(self) -> str:
+        """Where the output is: a folder, or a URL."""
+        return str(self.out) if self.url is None else without_secrets(self.url)
 
     def load_clean(self) -> datasets.Dataset:
         """The clean records, memory-mapped."""
-        return _load(self.out / "clean")
+        return self._load("clean")
 
     def load_quarantine(self) -> datasets.Dataset:
         """The quarantined records with their ``cleanse_*`` columns, memory-mapped."""
-        return _load(self.out / "quarantine")
+        return self._load("quarantine")
 
     def load_findings(self) -> pa.Table:
         """All findings, by source and row (``cleanse.records.FINDINGS_SCHEMA``)."""
         import pyarrow.parquet as pq  # noqa: PLC0415 - not needed to look at the counts
 
-        return pq.read_table(self.out / "findings.parquet")
+        return pq.read_table(self._file("findings.parquet"))
 
     def findings(self) -> pl.DataFrame:
         """All findings as a polars frame, by source and row; ``.to_pandas()`` makes it one of pandas."""
-        return _frame(self.out / "findings.parquet")
+        return self._frame("findings.parquet", "the scan did not finish, or it was removed")
 
     def probe(self) -> pl.DataFrame:
         """What the probe measured, one row per replayed record: loss (nats per token), gradient norm, p-value, ...
 
         Raises CleanseError where the scan had no probe, or nothing was suspect.
         """
-        return _frame(self.out / "probe.parquet", "this scan had no probe, or no record was suspect")
+        return self._frame("probe.parquet", "this scan had no probe, or no record was suspect")
 
     def triggers(self) -> pl.DataFrame:
         """Candidates for planted triggers, ranked. Raises CleanseError where the scan did not look for them."""
-        return _frame(self.out / "triggers.parquet", "this scan did not look across records (--no-corpus)")
+        return self._frame("triggers.parquet", "this scan did not look across records (--no-corpus)")
 
+    def _file(self, name: str) -> Path:
+        """A file of the output, on this machine's disk."""
+        path = self.out / name
+        return path if self.url is None else Remote(self.url, self.out).pull(path)
 
-def _frame(path: Path, absent: str = "the scan did not finish, or it was removed") -> pl.DataFrame:
-    if not path.exists():
-        raise CleanseError(f"there is no {path}: {absent}")
-    import polars as pl  # noqa: PLC0415 - only where frames are asked for
+    def _frame(self, name: str, absent: str) -> pl.DataFrame:
+        import polars as pl  # noqa: PLC0415 - only where frames are asked for
 
-    return pl.read_parquet(path)
+        try:
+            return pl.read_parquet(self._file(name))
+        except FileNotFoundError:
+            raise CleanseError(f"there is no {self.place}/{name}: {absent}") from None
 
+    def _load(self, name: str) -> datasets.Dataset:
+        import datasets  # noqa: PLC0415 - slow to import, and only needed here
 
-def _load(folder: Path) -> datasets.Dataset:
-    import datasets  # noqa: PLC0415 - slow to import, and only needed here
-
-    return datasets.load_from_disk(str(folder))
+        return datasets.load_from_disk(str(self.out / name) if self.url is None else joined(self.url, name))
 
 
 def summarise(
     state: RunState,
     plan: Plan,
+    units: Sequence[Unit],
     formats: Sequence[Format | None],
     corpus: Corpus,
     *,
@@ -104,12 +118,13 @@ def summarise(
     """
     sources: dict[int, Tally] = {source.index: Tally() for source in plan.sources}
     rules: dict[str, RuleTally] = {}
-    for path in sorted((state.folder / splitting.STAGE).glob("*.json")):
+    for path in state.files.each(state.path(splitting.STAGE, unit.index, ".json") for unit in units):
         facts = SplitFacts.from_json(read_json(path))
         for index, tally in facts.sources.items():
             _add(sources[index], tally)
         for rule, found in facts.rules.items():
             _add(rules.setdefault(rule, RuleTally()), found)
+    digests = state.files.each(state.path(inputs.STAGE, source.index, ".json") for source in plan.sources)
     total = Tally()
     for tally in sources.values():
         _add(total, tally)
@@ -128,13 +143,13 @@ def summarise(
             {
                 "name": source.name,
                 "bytes": source.n_bytes,
-                "sha256": read_json(state.path(inputs.STAGE, source.index, ".json")),
+                "sha256": read_json(digest),
                 "kind": source.kind,
                 "compression": source.compression,
                 "format": fmt.describe() if fmt else None,
                 **vars(sources[source.index]),
             }
-            for source, fmt in zip(plan.sources, formats, strict=True)
+            for source, fmt, digest in zip(plan.sources, formats, digests, strict=True)
         ],
         "distributions": corpus.distributions,
         "evidence": dict(evidence),
@@ -143,8 +158,9 @@ def summarise(
         "configuration": state.identity,
     }
     write_json(state.out / FILE, summary)
+    state.files.send(state.out / FILE)
     state.finish()
-    return load_result(state.out)
+    return load_result(state.out, url=state.url)
 
 
 def ranked(rules: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -152,7 +168,7 @@ def ranked(rules: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return dict(sorted(rules.items(), key=lambda item: (-item[1]["quarantined"], -item[1]["findings"], item[0])))
 
 
-def load_result(out: Path, *, already_done: bool = False) -> ScanResult:
+def load_result(out: Path, *, already_done: bool = False, url: str | None = None) -> ScanResult:
     """The result that lies in an output directory.
 
     A release that was interrupted after it was decided is carried to its end.
@@ -179,6 +195,7 @@ def load_result(out: Path, *, already_done: bool = False) -> ScanResult:
         rules={rule: RuleTally(**_counts(tally)) for rule, tally in summary["rules"].items()},
         summary=summary,
         already_done=already_done,
+        url=url,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cleanse.atomic import committed, rename, write_json
+from cleanse.atomic import committed, write_json
+from cleanse.storage.files import Files, LocalFiles
 
+STATE, INFO = "state.json", "dataset_info.json"
 _FINDINGS_PER_GROUP = 1 << 16
 HUGGINGFACE = b"huggingface"
 _ADDED_FEATURES = {
@@ -48,11 +51,13 @@ def quarantine_features(features: dict[str, Any] | None) -> dict[str, Any] | Non
     return {**renamed, **_ADDED_FEATURES}
 
 
-def assemble_dataset(parts: Sequence[Part], schema: pa.Schema, target: Path, work: Path, fingerprint: str) -> None:
+def assemble_dataset(  # noqa: PLR0917 - a dataset, and where its files are
+    parts: Sequence[Part], schema: pa.Schema, target: Path, work: Path, fingerprint: str, files: Files | None = None
+) -> None:
     """Makes ``target`` a dataset folder out of parts, by renaming them.
 
     Every step can be repeated, so a killed assembly goes on where it stopped: the folder appears under its name
-    only when it is complete.
+    only when it is complete, or, where folders have no names of their own, its state.json, which lists its files.
 
     Args:
         parts: Arrow IPC streams of ``schema``, in the order of the input.
@@ -60,21 +65,29 @@ def assemble_dataset(parts: Sequence[Part], schema: pa.Schema, target: Path, wor
         target: the folder to make.
         work: a folder on the same disk to build it in.
         fingerprint: what identifies the content; must not depend on time or chance.
+        files: where parts and folder are; on this machine's disk by default.
     """
-    if target.exists():
+    files = files or LocalFiles()
+    if files.has(target / STATE):
         return
-    work.mkdir(parents=True, exist_ok=True)
+    folder = files.workplace(target, work)
+    folder.mkdir(parents=True, exist_ok=True)
     filled = [part for part in parts if part.n_rows]
-    names = [f"data-{i:05d}-of-{max(1, len(filled)):05d}.arrow" for i in range(max(1, len(filled)))]
-    for part, name in zip(filled, names, strict=False):
-        rename(part.path, work / name)
+    named = names(len(filled))
+    for part, name in zip(filled, named, strict=False):
+        files.move(part.path, folder / name)
     if not filled:
-        with committed(work / names[0]) as temporary, pa.ipc.new_stream(str(temporary), schema):
+        with committed(folder / named[0]) as temporary, pa.ipc.new_stream(str(temporary), schema):
             pass
+        files.send(folder / named[0])
+    info: dict[str, Any] = {"citation": "", "description": "", "homepage": "", "license": ""}
+    if schema.metadata and HUGGINGFACE in schema.metadata:
+        info["features"] = orjson.loads(schema.metadata[HUGGINGFACE])["info"]["features"]
+    write_json(folder / INFO, info)
     write_json(
-        work / "state.json",
+        folder / STATE,
         {
-            "_data_files": [{"filename": name} for name in names],
+            "_data_files": [{"filename": name} for name in named],
             "_fingerprint": fingerprint,
             "_format_columns": None,
             "_format_kwargs": {},
@@ -83,11 +96,14 @@ def assemble_dataset(parts: Sequence[Part], schema: pa.Schema, target: Path, wor
             "_split": None,
         },
     )
-    info: dict[str, Any] = {"citation": "", "description": "", "homepage": "", "license": ""}
-    if schema.metadata and HUGGINGFACE in schema.metadata:
-        info["features"] = orjson.loads(schema.metadata[HUGGINGFACE])["info"]["features"]
-    write_json(work / "dataset_info.json", info)
-    rename(work, target)
+    files.send(folder / INFO, folder / STATE)
+    files.reveal(folder, target)
+
+
+def names(n_filled: int) -> list[str]:
+    """The data files of a dataset folder with so many filled parts: one at least."""
+    n_files = max(1, n_filled)
+    return [f"data-{i:05d}-of-{n_files:05d}.arrow" for i in range(n_files)]
 
 
 def concatenate_parquet(parts: Iterable[Path], schema: pa.Schema, target: Path) -> None:
@@ -105,14 +121,15 @@ def concatenate_bytes(parts: Iterable[Path], target: Path) -> None:
                 shutil.copyfileobj(lines, out, 1 << 20)
 
 
-def arrow_to_parquet(folder: Path, target: Path) -> None:
-    """The rows of a dataset folder as one Parquet file, a record batch at a time."""
-    files = sorted(folder.glob("data-*.arrow"))
-    with pa.ipc.open_stream(str(files[0])) as first:
-        schema = first.schema
-    with committed(target) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+def arrow_to_parquet(files: Iterable[Path], target: Path) -> None:
+    """The rows of a dataset's data files, one at least, as one Parquet file, a record batch at a time."""
+    with ExitStack() as stack:
+        temporary = stack.enter_context(committed(target))
+        writer: pq.ParquetWriter | None = None
         for file in files:
             with pa.memory_map(str(file)) as mapped, pa.ipc.open_stream(mapped) as stream:
+                if writer is None:
+                    writer = stack.enter_context(pq.ParquetWriter(temporary, stream.schema, compression="zstd"))
                 for batch in stream:
                     writer.write_batch(batch)
 

@@ -21,6 +21,7 @@ from cleanse.records import Action
 from cleanse.rulepacks import load_packs
 from cleanse.safe_text import escape
 from cleanse.sources import ReadOptions
+from cleanse.storage.filesystem import output
 from cleanse.summary import ScanResult
 from cleanse.trainer_view.asking import token_source
 
@@ -30,7 +31,7 @@ _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 1 << 10, "MI": 1 << 2
 def run_scan(
     src: tuple[str, ...],
     *,
-    out: Path,
+    out: str,
     format_: str,
     text_column: str | None,
     input_format: str,
@@ -47,6 +48,8 @@ def run_scan(
     allow: tuple[Path, ...],
     repair: bool,
     engine: str,
+    address: str | None,
+    resources: str | None,
     workers: int,
     emit: str,
     max_record_bytes: str,
@@ -57,9 +60,11 @@ def run_scan(
 ) -> bool:
     """Scans and prints; returns whether ``fail_on`` was met."""
     settings, remark = settle(probe, probe_options)
+    folder, url = output(out)
     config = ScanConfig(
         inputs=src,
-        out=out,
+        out=folder,
+        url=url,
         format=format_,
         text_column=text_column,
         packs=packs or ("default",),
@@ -73,6 +78,8 @@ def run_scan(
         emit=tuple(kind.strip() for kind in emit.split(",") if kind.strip()),
         engine=engine,
         workers=workers,
+        address=address,
+        resources=parse_resources(resources),
         read=ReadOptions(
             max_record_bytes=parse_size(max_record_bytes),
             shard_bytes=parse_size(shard_bytes),
@@ -85,7 +92,7 @@ def run_scan(
     with ExitStack() as stack:
         result = scan(config, _progress(errors, stack, quiet=quiet))
     if result.already_done and not quiet:
-        done = f"this command has already run to its end: its result is in {out}"
+        done = f"this command has already run to its end: its result is in {result.place}"
         errors.print(Text(escape(done)), soft_wrap=True)
     if as_json or not quiet:
         print_result(result, as_json=as_json)
@@ -112,6 +119,15 @@ def _met(fail_on: str, result: ScanResult, packs: tuple[str, ...]) -> bool:
         return result.n_findings > 0
     repairs = {rule.id for rule in load_packs(packs).rules if rule.action.severity >= Action.REPAIR.severity}
     return result.suspected > 0 or any(rule in repairs for rule in result.rules)
+
+
+def parse_resources(text: str | None) -> tuple[tuple[str, float], ...]:
+    """Names and amounts of "GPU=0.5,CPU=2". Raises UsageError where it is none of these."""
+    parts = [part.strip() for part in (text or "").split(",") if part.strip()]
+    found = [re.fullmatch(r"([A-Za-z_][\w.:-]*)\s*=\s*(\d+(?:\.\d+)?)", part) for part in parts]
+    if not all(found):
+        raise UsageError(f"{text!r} names no resources: expected something like GPU=1 or GPU=0.5,CPU=2")
+    return tuple((match[1], float(match[2])) for match in found if match)
 
 
 def parse_size(text: str) -> int:

@@ -18,7 +18,7 @@ _MOST_SOURCES = 3
 def print_result(result: ScanResult, *, as_json: bool, every_rule: bool = False) -> None:
     """Prints the lines that matter: counts, the strongest rules, where things are. What comes from data is escaped."""
     if as_json:
-        answer = {"out": str(result.out), "already_done": result.already_done, **result.summary}
+        answer = {"out": result.place, "already_done": result.already_done, **result.summary}
         click.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2))
         return
     console = Console(highlight=False, soft_wrap=True)
@@ -32,7 +32,7 @@ def print_result(result: ScanResult, *, as_json: bool, every_rule: bool = False)
     if n_sources > 1:
         console.print(_sources(result, n_sources if every_rule else _MOST_SOURCES))
     for name, what in _places(result).items():
-        console.print(Text(f"{what:22} {escape(str(result.out / name))}"))
+        console.print(Text(f"{what:22} {escape(f'{result.place}/{name}')}"))
 
 
 def _rules(result: ScanResult, most: int) -> Table:
@@ -64,4 +64,5 @@ def _sources(result: ScanResult, most: int) -> Table:
 def _places(result: ScanResult) -> dict[str, str]:
     places = {"report.html": "the report", "clean": "clean records", "quarantine": "quarantined records"}
     emitted = {"clean.jsonl": "clean, as JSON lines", "clean.parquet": "clean, as Parquet"}
-    return {**places, **{name: what for name, what in emitted.items() if (result.out / name).exists()}}
+    kinds = result.summary["configuration"]["emit"]
+    return {**places, **{name: what for name, what in emitted.items() if name.removeprefix("clean.") in kinds}}

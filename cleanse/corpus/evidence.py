@@ -70,8 +70,18 @@ def merge(paths: Sequence[Path], *, near: bool = True) -> CorpusEvidence:
     Memory: about 100 bytes per record, the counting tables (0.7 GB at most), and one shard's features at a time.
     """
     shards = Shards(paths)
-    copies = duplicates.exact(shards)
-    alike = duplicates.near(shards, copies) if near else duplicates.NONE
+    exact, alike = find_copies(shards, near=near)
+    return replace(find_answers(shards), exact=exact, near=alike)
+
+
+def find_copies(shards: Shards, *, near: bool = True) -> tuple[Clusters, Clusters]:
+    """Exact and near copies: one half of the work, which knows nothing of the other."""
+    exact = duplicates.exact(shards)
+    return exact, duplicates.near(shards, exact) if near else duplicates.NONE
+
+
+def find_answers(shards: Shards) -> CorpusEvidence:
+    """Everything but the copies, which stay empty."""
     groups = find_groups(shards)
     counts = count_prompts(shards, groups)
     flooded = floods.one_answer(shards, groups, counts)
@@ -79,8 +89,8 @@ def merge(paths: Sequence[Path], *, near: bool = True) -> CorpusEvidence:
     suspects = tuple(shards.records_of(e) for e in exchanges_of(found, shards, groups))
     return CorpusEvidence(
         shards=shards,
-        exact=copies,
-        near=alike,
+        exact=duplicates.NONE,
+        near=duplicates.NONE,
         one_answer=flooded,
         many_answers=floods.many_answers(shards),
         triggers=tuple(found),

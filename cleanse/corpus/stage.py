@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,20 +11,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cleanse.atomic import committed, read_json, write_json
-from cleanse.corpus import telling
+from cleanse.corpus import merging, questions, telling
 from cleanse.corpus.collect import Collector
-from cleanse.corpus.evidence import CorpusEvidence, merge
+from cleanse.corpus.evidence import CorpusEvidence
 from cleanse.corpus.hearing import Hearing
+from cleanse.corpus.questions import Question
 from cleanse.corpus.telling import Dedup
 from cleanse.engines.job import Job, Report
-from cleanse.evidence import Between
+from cleanse.evidence import Between, run_all
 from cleanse.formats import Format, view
-from cleanse.rulepacks import RuleSet
+from cleanse.inspection import rules_of
 from cleanse.sources import ReadOptions, open_shard
 from cleanse.state import RunState, unit_path
 from cleanse.units import Unit
 
-FEATURES = "features"
+STAGE = "corpus"
 ACCOUNT = "corpus.json"
 TRIGGERS = "triggers.parquet"
 
@@ -47,73 +48,114 @@ def collect_unit(task: CollectTask, report: Report) -> None:
             if fmt is not None and block.batch.num_rows:
                 collector.collect(view(fmt, block.batch).texts, block.rows, shard.index)
             report(block.n_bytes, block.batch.num_rows + len(block.strays), 0)
-    with committed(unit_path(task.folder, FEATURES, task.unit.index, ".arrow")) as temporary:
+    with committed(unit_path(task.folder, merging.FEATURES, task.unit.index, ".arrow")) as temporary:
         collector.write(temporary)
+
+
+def collecting(task: CollectTask) -> Job:
+    """The job of gathering the features of one unit."""
+    path = unit_path(task.folder, merging.FEATURES, task.unit.index, ".arrow")
+    return Job(collect_unit, task, str(task.unit), writes=(path,))
+
+
+@dataclass(frozen=True)
+class TellTask:
+    """All that a worker needs to say what the evidence means for the records of every unit."""
+
+    units: tuple[int, ...]
+    sources: tuple[str, ...]  # per shard
+    offsets: tuple[int, ...]  # per shard: the number of its first record in its source
+    heard: tuple[tuple[int, Hearing], ...]  # trigger -> what a model says about it
+    dedup: Dedup
+    packs: tuple[str, ...]
+    rules_fingerprint: str
+    folder: Path
+
+
+def tell(task: TellTask, _report: Report) -> None:
+    """Commits findings for all units, OUT/triggers.parquet, and the stage's account, which says that all are there."""
+    rules = rules_of(task.packs, task.rules_fingerprint)
+    evidence = merging.read_evidence(task.folder, len(task.units)).with_hearings(dict(task.heard))
+
+    def name(shard: int, row: int) -> str:
+        return f"{task.sources[shard]}:{row + task.offsets[shard]}"
+
+    table = telling.triggers_table(evidence, name)
+    with committed(task.folder.parent / TRIGGERS) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
+    tables = telling.findings(evidence, rules, task.sources.__getitem__, name, task.dedup)
+    for unit, found in zip(task.units, tables, strict=True):
+        with committed(unit_path(task.folder, STAGE, unit, ".parquet")) as temporary:
+            pq.write_table(found, temporary)
+    write_json(task.folder / ACCOUNT, account(evidence, table))
 
 
 class Witness(Protocol):
     """Someone who can be asked about phrases that counting could only list."""
 
-    def hear(self, evidence: CorpusEvidence, between: Between) -> Mapping[int, Hearing]:
-        """What it says, by place in ``evidence.triggers``."""
+    def hear(self, asked: Sequence[Question], between: Between) -> Mapping[int, Hearing]:
+        """What it says, by place among the triggers."""
         ...
 
 
 class CorpusStage:
     """Duplicates, floods and triggers, between the passes."""
 
-    name = "corpus"
+    name = STAGE
 
     def __init__(
-        self, read: ReadOptions, rules: RuleSet, dedup: Dedup = Dedup.NOTE, witness: Witness | None = None
+        self,
+        read: ReadOptions,
+        packs: tuple[str, ...],
+        rules_fingerprint: str,
+        dedup: Dedup = Dedup.NOTE,
+        witness: Witness | None = None,
     ) -> None:
-        self._read, self._rules, self._dedup, self._witness = read, rules, dedup, witness
+        self._read, self._packs, self._fingerprint = read, packs, rules_fingerprint
+        self._dedup, self._witness = dedup, witness
 
     def gather(self, between: Between) -> None:
         """Commits findings for all units, OUT/triggers.parquet, and the stage's account for the summary."""
         state = between.state
-        if (state.folder / ACCOUNT).exists():
+        if state.files.has(state.folder / ACCOUNT):
             return
-        self._collect(between)
-        evidence = merge([state.path(FEATURES, unit.index, ".arrow") for unit in between.units])
+        run_all(between, (self._collecting(between, unit) for unit in between.units))
+        run_all(between, merging.merging(state.folder, len(between.units)))
+        heard: Mapping[int, Hearing] = {}
         if self._witness is not None:
-            evidence = evidence.with_hearings(self._witness.hear(evidence, between))
-        sources = {shard.index: shard.source.name for shard in between.plan.shards}
+            path = merging.questions_path(state.folder)
+            state.files.fetch(path)
+            heard = self._witness.hear(questions.read(path), between)
+        run_all(between, [self._telling(between, heard)])
 
-        def name(shard: int, row: int) -> str:
-            return f"{sources[shard]}:{row + between.corpus.offsets[shard]}"
+    def _collecting(self, between: Between, unit: Unit) -> Job:
+        formats = tuple(between.formats[shard.source.index] for shard in unit.shards)
+        return collecting(CollectTask(unit, formats, self._read, between.state.folder))
 
-        table = telling.triggers_table(evidence, name)
-        with committed(state.out / TRIGGERS) as temporary:
-            pq.write_table(table, temporary, compression="zstd")
-        tables = telling.findings(evidence, self._rules, sources.__getitem__, name, self._dedup)
-        for unit, found in zip(between.units, tables, strict=True):
-            with committed(state.path(self.name, unit.index, ".parquet")) as temporary:
-                pq.write_table(found, temporary)
-        write_json(state.folder / ACCOUNT, account(evidence, table))
-
-    def _collect(self, between: Between) -> None:
-        jobs = [
-            Job(
-                collect_unit,
-                CollectTask(
-                    unit,
-                    tuple(between.formats[shard.source.index] for shard in unit.shards),
-                    self._read,
-                    between.state.folder,
-                ),
-                str(unit),
-            )
-            for unit in between.units
-            if not between.state.path(FEATURES, unit.index, ".arrow").exists()
-        ]
-        for _ in between.engine.run(jobs, between.report):
-            pass
+    def _telling(self, between: Between, heard: Mapping[int, Hearing]) -> Job:
+        state, units = between.state, tuple(unit.index for unit in between.units)
+        task = TellTask(
+            units=units,
+            sources=tuple(shard.source.name for shard in between.plan.shards),
+            offsets=tuple(between.corpus.offsets),
+            heard=tuple(heard.items()),
+            dedup=self._dedup,
+            packs=self._packs,
+            rules_fingerprint=self._fingerprint,
+            folder=state.folder,
+        )
+        reads = (*merging.features(state.folder, len(units)), *merging.evidence_paths(state.folder))
+        findings = (state.path(STAGE, unit, ".parquet") for unit in units)
+        writes = (state.out / TRIGGERS, *findings, state.folder / ACCOUNT)
+        return Job(tell, task, "telling of copies and triggers", reads=reads, writes=writes)
 
     def account(self, state: RunState) -> dict[str, Any] | None:
         """What summary.json says about the stage; None before it has run."""
         path = state.folder / ACCOUNT
-        return dict(read_json(path)) if path.exists() else None
+        if not state.files.has(path):
+            return None
+        state.files.fetch(path)
+        return dict(read_json(path))
 
 
 def account(evidence: CorpusEvidence, table: pa.Table) -> dict[str, Any]:

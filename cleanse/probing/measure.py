@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cleanse.atomic import committed
-from cleanse.engines.job import Report
+from cleanse.engines.job import Job, Report
 from cleanse.errors import CleanseError
 from cleanse.probing import sample, token_losses
 from cleanse.probing.backends import Probe, backend
@@ -75,9 +75,23 @@ class MeasureTask:
     start: int
     stop: int
     settings: ProbeSettings
-    n_units: int  # of the scan: a unigram baseline is taken from what was drawn of them
+    n_units: int  # the first ones of the scan: a unigram baseline is taken from what was drawn of them
     folder: Path
     shaded: float = 0.0  # share of the suspects for which the loss of every token is kept
+
+
+def measuring(task: MeasureTask) -> Job:
+    """The job of measuring one chunk."""
+    drawn = (unit_path(task.folder, sample.STAGE, unit, ".parquet") for unit in (task.unit.index, *range(task.n_units)))
+    path = unit_path(task.folder, STAGE, task.chunk, ".parquet")
+    return Job(
+        measure_chunk,
+        task,
+        f"probe of {task.unit}",
+        reads=tuple(dict.fromkeys(drawn)),
+        writes=(path,),
+        measures=True,
+    )
 
 
 def measure_chunk(task: MeasureTask, report: Report) -> None:

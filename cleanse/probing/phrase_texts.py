@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cleanse.atomic import committed
 from cleanse.corpus.exchanges import PROMPT_ROLES
-from cleanse.engines.job import Report
+from cleanse.engines.job import Job, Report
 from cleanse.formats import Format, view
 from cleanse.measures import TextBatch
 from cleanse.probing.sample import MOST_CHARACTERS
@@ -41,6 +41,12 @@ class TextsTask:
     rows: dict[int, tuple[int, ...]]  # shard -> wanted rows
     read: ReadOptions
     folder: Path
+
+
+def fetching(task: TextsTask) -> Job:
+    """The job of fetching records of one unit."""
+    path = unit_path(task.folder, STAGE, task.unit.index, ".parquet")
+    return Job(fetch_unit, task, str(task.unit), writes=(path,))
 
 
 def fetch_unit(task: TextsTask, report: Report) -> None:

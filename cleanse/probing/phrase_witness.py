@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from cleanse.atomic import read_json, write_json
-from cleanse.corpus import samples
-from cleanse.corpus.evidence import CorpusEvidence
-from cleanse.corpus.hearing import MOST_HEARD, Hearing
+from cleanse.corpus.hearing import Hearing
+from cleanse.corpus.questions import MOST_ALIKE, Place, Question
 from cleanse.engines.job import Job, Report
-from cleanse.evidence import Between
+from cleanse.evidence import Between, run_all
 from cleanse.probing import phrase_texts
 from cleanse.probing.backends import backend
 from cleanse.probing.measure import loaded
@@ -29,10 +26,6 @@ from cleanse.sources import ReadOptions
 from cleanse.state import unit_path
 
 STAGE = "phrase-heard"
-MOST_READ = 64  # records of one phrase that are read with it and without it
-MOST_ALIKE = 24  # of those, and of other records with the same answer, whose gradients are compared
-
-Place = tuple[int, int]  # shard, row from its start
 
 
 @dataclass(frozen=True)
@@ -78,28 +71,30 @@ class PhraseWitness:
     def __init__(self, settings: ProbeSettings, read: ReadOptions) -> None:
         self._settings, self._read = settings, read
 
-    def hear(self, evidence: CorpusEvidence, between: Between) -> dict[int, Hearing]:
-        """What the model says, by place in ``evidence.triggers``.
+    def hear(self, asked: Sequence[Question], between: Between) -> dict[int, Hearing]:
+        """What the model says, by place among the corpus's triggers.
 
         Raises CleanseError when the model, the framework or the device is not to be had.
         """
-        asked = open_questions(evidence)
-        drawn = [(k, *drawn_for(evidence, k)) for k in asked]
-        places = [(k, _places(evidence, suspects), _places(evidence, fellows)) for k, suspects, fellows in drawn]
-        everywhere = {place for _, *sides in places for side in sides for place in side}
+        self._fetch(between, {place for q in asked for side in (q.suspects, q.fellows) for place in side})
         owner = {shard.index: unit.index for unit in between.units for shard in unit.shards}
-        self._fetch(between, everywhere)
-        path = between.state.path
-        jobs = []
-        for k, suspects, fellows in places:
-            units = tuple(sorted({owner[shard] for shard, _ in (*suspects, *fellows)}))
-            phrase = evidence.triggers[k].phrases[0]
-            task = HearTask(k, phrase, suspects, fellows, units, self._settings, between.state.folder)
-            if not path(STAGE, k, ".json").exists():
-                jobs.append(Job(hear, task, f"the model's word on phrase {k + 1}"))
-        for _ in between.engine.run(jobs, between.report):
-            pass
-        return {k: Hearing.from_json(read_json(path(STAGE, k, ".json"))) for k in asked}
+        run_all(between, (self._hearing(between, question, owner) for question in asked))
+        answers = [between.state.path(STAGE, question.trigger, ".json") for question in asked]
+        between.state.files.fetch(*answers)
+        return {q.trigger: Hearing.from_json(read_json(path)) for q, path in zip(asked, answers, strict=True)}
+
+    def _hearing(self, between: Between, question: Question, owner: Mapping[int, int]) -> Job:
+        folder, k = between.state.folder, question.trigger
+        units = tuple(sorted({owner[shard] for shard, _ in (*question.suspects, *question.fellows)}))
+        task = HearTask(k, question.phrase, question.suspects, question.fellows, units, self._settings, folder)
+        return Job(
+            hear,
+            task,
+            f"the model's word on phrase {k + 1}",
+            reads=tuple(unit_path(folder, phrase_texts.STAGE, unit, ".parquet") for unit in units),
+            writes=(unit_path(folder, STAGE, k, ".json"),),
+            measures=True,
+        )
 
     def _fetch(self, between: Between, places: set[Place]) -> None:
         wanted: dict[int, list[int]] = defaultdict(list)
@@ -109,24 +104,6 @@ class PhraseWitness:
         for unit in between.units:
             rows = {shard.index: tuple(wanted[shard.index]) for shard in unit.shards if shard.index in wanted}
             formats = tuple(between.formats[shard.source.index] for shard in unit.shards)
-            task = TextsTask(unit, formats, rows, self._read, between.state.folder)
-            if rows and not between.state.path(phrase_texts.STAGE, unit.index, ".parquet").exists():
-                jobs.append(Job(phrase_texts.fetch_unit, task, str(unit)))
-        for _ in between.engine.run(jobs, between.report):
-            pass
-
-
-def open_questions(evidence: CorpusEvidence) -> list[int]:
-    """Places in ``evidence.triggers`` of the phrases to ask about, strongest first."""
-    return [k for k, trigger in enumerate(evidence.triggers) if trigger.lacks_a_reading][:MOST_HEARD]
-
-
-def drawn_for(evidence: CorpusEvidence, k: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Records to ask about for one phrase: its suspects, and others that share their answer."""
-    fellows = evidence.shards.records_of(evidence.fellows(k, MOST_ALIKE))
-    return samples.draw(evidence.suspects[k], MOST_READ), np.unique(fellows)
-
-
-def _places(evidence: CorpusEvidence, records: NDArray[np.int64]) -> tuple[Place, ...]:
-    shards, rows = (evidence.shards.gather(records, f"record_{name}") for name in ("shard", "row"))
-    return tuple(zip(shards.tolist(), rows.tolist(), strict=True))
+            if rows:
+                jobs.append(phrase_texts.fetching(TextsTask(unit, formats, rows, self._read, between.state.folder)))
+        run_all(between, jobs)

@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 from cleanse import inspection
 from cleanse.atomic import committed
 from cleanse.blocks import RecordBlock
-from cleanse.engines.job import Report
+from cleanse.engines.job import Job, Report
 from cleanse.findings import Cursor
 from cleanse.formats import Format, view
 from cleanse.measures import TextBatch
 from cleanse.records import Action
 from cleanse.rule_evaluation import SCRIPT_MEASURE, measured, unpack_script
 from cleanse.sources import ReadOptions, open_shard
-from cleanse.state import unit_path
+from cleanse.state import RunState, unit_path
 from cleanse.units import Unit
 
 STAGE = "probe-sample"
@@ -63,13 +63,24 @@ class SampleTask:
     read: ReadOptions
     folder: Path
 
+    @property
+    def findings(self) -> tuple[Path, ...]:
+        """What those stages committed for the unit."""
+        return tuple(unit_path(self.folder, stage, self.unit.index, ".parquet") for stage in self.found)
+
+
+def sampling(task: SampleTask) -> Job:
+    """The job of drawing from one unit."""
+    path = unit_path(task.folder, STAGE, task.unit.index, ".parquet")
+    return Job(sample_unit, task, str(task.unit), reads=task.findings, writes=(path,))
+
 
 def sample_unit(task: SampleTask, report: Report) -> None:
     """Reads one unit again and commits the texts of its suspects and of the controls drawn from it."""
     inspection.rules_of(task.packs, task.rules_fingerprint)  # registers the measures that tell the script
     target = unit_path(task.folder, STAGE, task.unit.index, ".parquet")
     with ExitStack() as stack:
-        cursors = [Cursor(unit_path(task.folder, stage, task.unit.index, ".parquet")) for stage in task.found]
+        cursors = [Cursor(path) for path in task.findings]
         for cursor in cursors:
             stack.callback(cursor.close)
         writer = pq.ParquetWriter(stack.enter_context(committed(target)), SCHEMA, compression="zstd")
@@ -154,11 +165,11 @@ def read_samples(folder: Path, n_units: int, rows_at_a_time: int) -> Iterator[pa
             yield pa.Table.from_batches([batch])
 
 
-def count_suspects(folder: Path, units: Sequence[Unit], stages: Sequence[str]) -> int:
+def count_suspects(state: RunState, units: Sequence[Unit], stages: Sequence[str]) -> int:
     """Records of all units that ask for a witness, by what these stages found."""
     total = 0
     for unit in units:
-        paths = [unit_path(folder, stage, unit.index, ".parquet") for stage in stages]
+        paths = state.files.each(state.path(stage, unit.index, ".parquet") for stage in stages)
         total += asking(pa.concat_tables(pq.read_table(path, columns=["shard", "row", "action"]) for path in paths))
     return total
 

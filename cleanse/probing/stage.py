@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,7 @@ import pyarrow.parquet as pq
 from cleanse import findings
 from cleanse.atomic import committed, read_json, write_json
 from cleanse.config import ScanConfig
-from cleanse.engines.job import Job
-from cleanse.evidence import Between
+from cleanse.evidence import Between, run_all
 from cleanse.facts import Corpus
 from cleanse.probing import measure, sample, token_losses
 from cleanse.probing.half import half_run
@@ -45,10 +45,10 @@ class ProbeStage:
 
         Raises CleanseError when the model, the framework or the device is not to be had.
         """
-        if (between.state.folder / ACCOUNT).exists():
+        if between.state.files.has(between.state.folder / ACCOUNT):
             return
         everything = self._everything(between.corpus)
-        n_suspects = sample.count_suspects(between.state.folder, between.units, between.found)
+        n_suspects = sample.count_suspects(between.state, between.units, between.found)
         if not everything and not n_suspects:
             self._nothing_to_do(between)
             return
@@ -62,7 +62,10 @@ class ProbeStage:
     def account(self, state: RunState) -> dict[str, Any] | None:
         """What summary.json says about the probe; None before it has run."""
         path = state.folder / ACCOUNT
-        return dict(read_json(path)) if path.exists() else None
+        if not state.files.has(path):
+            return None
+        state.files.fetch(path)
+        return dict(read_json(path))
 
     def _everything(self, corpus: Corpus) -> bool:
         if self._settings.scope == "auto":
@@ -73,50 +76,48 @@ class ProbeStage:
         for unit in between.units:
             _commit_findings(between.state, unit, [])
         account = {"probed": 0, "suspects": 0, "controls": 0, "convicted": 0, "notes": ["nothing suspects any record"]}
-        write_json(between.state.folder / ACCOUNT, account)
+        _commit_account(between.state, account)
 
     def _sample(self, between: Between, share: float) -> None:
-        jobs = [
-            Job(
-                sample.sample_unit,
-                sample.SampleTask(
-                    unit=unit,
-                    formats=tuple(between.formats[shard.source.index] for shard in unit.shards),
-                    found=between.found,
-                    share=share,
-                    packs=self._config.packs,
-                    rules_fingerprint=self._rules.fingerprint,
-                    read=self._config.read,
-                    folder=between.state.folder,
-                ),
-                str(unit),
-            )
-            for unit in between.units
-            if not between.state.path(sample.STAGE, unit.index, ".parquet").exists()
-        ]
-        for _ in between.engine.run(jobs, between.report):
-            pass
+        run_all(
+            between,
+            (
+                sample.sampling(
+                    sample.SampleTask(
+                        unit=unit,
+                        formats=tuple(between.formats[shard.source.index] for shard in unit.shards),
+                        found=between.found,
+                        share=share,
+                        packs=self._config.packs,
+                        rules_fingerprint=self._rules.fingerprint,
+                        read=self._config.read,
+                        folder=between.state.folder,
+                    )
+                )
+                for unit in between.units
+            ),
+        )
 
     def _measure(self, between: Between) -> pa.Table:
-        jobs, chunk, path = [], 0, between.state.path
-        drawn = [path(sample.STAGE, unit.index, ".parquet") for unit in between.units]
-        n_suspects = sum(int(np.count_nonzero(pq.read_table(p, columns=["suspect"]).column(0))) for p in drawn)
+        state, units = between.state, between.units
+        drawn = [
+            pq.read_table(path, columns=["suspect"]).column(0).to_numpy(zero_copy_only=False)
+            for path in state.files.each(state.path(sample.STAGE, unit.index, ".parquet") for unit in units)
+        ]
+        n_suspects = sum(int(np.count_nonzero(suspect)) for suspect in drawn)
         shaded = min(1.0, token_losses.MOST_SUSPECTS / max(n_suspects, 1))
-        for unit in between.units:
-            n_rows = pq.read_metadata(path(sample.STAGE, unit.index, ".parquet")).num_rows
-            for start in range(0, n_rows, measure.CHUNK):
-                stop = min(start + measure.CHUNK, n_rows)
-                task = measure.MeasureTask(
-                    chunk, unit, start, stop, self._settings, len(between.units), between.state.folder, shaded
+        controls = np.cumsum([np.count_nonzero(~suspect) for suspect in drawn])
+        n_units = min(len(units), int(np.searchsorted(controls, measure.BASELINE_RECORDS)) + 1)
+        tasks: list[measure.MeasureTask] = []
+        for unit, suspect in zip(units, drawn, strict=True):
+            for start in range(0, len(suspect), measure.CHUNK):
+                stop = min(start + measure.CHUNK, len(suspect))
+                tasks.append(
+                    measure.MeasureTask(len(tasks), unit, start, stop, self._settings, n_units, state.folder, shaded)
                 )
-                if not path(measure.STAGE, chunk, ".parquet").exists():
-                    jobs.append(Job(measure.measure_chunk, task, f"probe of {unit}", measures=True))
-                chunk += 1
-        for _ in between.engine.run(jobs, between.report):
-            pass
-        return pa.concat_tables(
-            [measure.SCHEMA.empty_table(), *(pq.read_table(path(measure.STAGE, i, ".parquet")) for i in range(chunk))]
-        )
+        run_all(between, map(measure.measuring, tasks))
+        measured = state.files.each(state.path(measure.STAGE, task.chunk, ".parquet") for task in tasks)
+        return pa.concat_tables([measure.SCHEMA.empty_table(), *(pq.read_table(path) for path in measured)])
 
     def _tell(self, between: Between, measured: pa.Table, judgement: Judgement, *, everything: bool) -> None:
         state = between.state
@@ -126,6 +127,7 @@ class ProbeStage:
         table = probe_table(measured, judgement, names, rows, self._settings)
         with committed(state.out / "probe.parquet") as temporary:
             pq.write_table(table, temporary, compression="zstd")
+        state.files.send(state.out / "probe.parquet")
         half = half_run(measured, self._settings.loss_scale) if self._settings.fp16 else None
         found = told(self._rules, measured, judgement, names, table, half.found if half else ())
         for unit in between.units:
@@ -147,7 +149,12 @@ class ProbeStage:
             "median_safe_loss_scale": half.median_safe_scale if half and half.median_safe_scale > 0 else None,
             "notes": [*judgement.notes, *(half.notes if half else ())],
         }
-        write_json(state.folder / ACCOUNT, account)
+        _commit_account(state, account)
+
+
+def _commit_account(state: RunState, account: Mapping[str, Any]) -> None:
+    write_json(state.folder / ACCOUNT, account)
+    state.files.send(state.folder / ACCOUNT)
 
 
 def _commit_findings(state: RunState, unit: Unit, found: list[tuple[int, Any]]) -> None:
@@ -155,5 +162,7 @@ def _commit_findings(state: RunState, unit: Unit, found: list[tuple[int, Any]]) 
     ordered = sorted(found, key=lambda pair: (pair[0], pair[1].row))
     table = findings.table([finding for _, finding in ordered])
     shard = pa.array(np.fromiter((shard for shard, _ in ordered), np.int32, len(ordered)))
-    with committed(state.path(ProbeStage.name, unit.index, ".parquet")) as temporary:
+    path = state.path(ProbeStage.name, unit.index, ".parquet")
+    with committed(path) as temporary:
         pq.write_table(table.add_column(0, findings.SHARD, shard), temporary)
+    state.files.send(path)

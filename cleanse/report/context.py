@@ -38,7 +38,7 @@ def of_scan(facts: ScanFacts, records: Sequence[Mapping[str, Any]], scatter: Fig
     return {
         "title": f"cleanse: {escape(title)[:120]}",
         "names": escape(title),
-        "out": escape(str(facts.out)),
+        "out": escape(facts.place or str(facts.out)),
         "counts": counts,
         "cards": _cards(facts),
         "flow": _flow(facts),
@@ -137,7 +137,7 @@ def _bars(counts: Sequence[tuple[str, int]], *, gap: int, whole: int | None = No
 
 def _steps(facts: ScanFacts, n_shown: int) -> Iterable[Markup]:
     counts = facts.counts
-    out = escape(str(facts.out))
+    out = escape(facts.place or str(facts.out))
     code = Markup("<code>{}</code>").format
     yield in_both("step.train", code=code(f'datasets.load_from_disk("{out}/clean")'))
     if counts["quarantined"]:

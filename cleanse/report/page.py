@@ -33,13 +33,15 @@ _MOST_FOR_POINTS = 700_000
 _SECTIONS = ("overview", "rules", "records", "distributions", "probe", "triggers", "sources", "run")
 
 
-def write_report(out: Path, target: Path | None = None) -> Path:
+def write_report(out: Path, target: Path | None = None, place: str | None = None) -> Path:
     """Writes the page of a finished scan and returns where it is.
+
+    Where the scan's output lies in another place, ``out`` holds copies, and ``place`` is what the page calls it.
 
     Raises CleanseError where ``out`` holds no finished scan.
     """
     target = target or out / FILE
-    html = build(ScanFacts(out))
+    html = build(ScanFacts(out, place))
     with committed(target) as temporary:
         temporary.write_bytes(html)
     return target

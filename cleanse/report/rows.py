@@ -92,7 +92,8 @@ class Rows:
 
     def __init__(self, out: Path, summary: dict[str, Any]) -> None:
         self._quarantine = ArrowRows(out / "quarantine")
-        self._clean = ArrowRows(out / "clean")
+        # Of an output in another place, a large clean/ is not copied: its records are then not shown.
+        self._clean = ArrowRows(out / "clean") if (out / "clean").exists() else None
         self._n_blank = int(summary["counts"]["blank_lines"])
         self._n_read = {source["name"]: int(source["read"]) for source in summary["sources"]}
 
@@ -148,7 +149,7 @@ class Rows:
         if held:
             found = self.held[source]
             yield from self._quarantine.taken(found.position[np.searchsorted(found.rows, rows)])
-        elif self._n_blank == 0:
+        elif self._n_blank == 0 and self._clean is not None:
             yield from self._clean.taken(self._position(source, rows))
 
     def _position(self, source: str, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -176,7 +177,7 @@ class Rows:
         Blank lines are counted in row numbers and are no records: where the input has some, the position is tried
         against ``fits``, which says whether a record has what was found in it.
         """
-        if key.source not in self._n_read:
+        if key.source not in self._n_read or self._clean is None:
             return None
         position = int(self._position(key.source, np.array([key.row], np.int64))[0])
         for shift in range(min(self._n_blank, _MOST_SHIFTS) + 1):

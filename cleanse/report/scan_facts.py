@@ -25,6 +25,7 @@ class ScanFacts:
     """One finished scan. Raises CleanseError where the folder holds none."""
 
     out: Path
+    place: str | None = None  # what the page calls it, if not ``out``
 
     @cached_property
     def summary(self) -> dict[str, Any]:

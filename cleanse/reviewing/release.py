@@ -59,7 +59,7 @@ def release(out: Path, wanted: Wanted, allow: Path | None = None) -> Released:
     if not (folder / held.FILE).exists():
         raise CleanseError(f"{out} was written by an earlier version, or lost its folder {FOLDER}: scan again")
     allow = allow or out / ALLOW
-    descriptor = lock(folder / "lock", out)
+    descriptor = lock(folder / "lock", str(out))
     try:
         finish(out, folder)
         chosen, decided = _choose(out, wanted)
@@ -140,7 +140,7 @@ class _Change:
             rewriting.rewrite_lines(self.out / "clean.jsonl", journal.staged("clean.jsonl"), before, added())
             names.append("clean.jsonl")
         if (self.out / "clean.parquet").exists():
-            arrow_to_parquet(journal.staged("clean"), journal.staged("clean.parquet"))
+            arrow_to_parquet(sorted(journal.staged("clean").glob("data-*.arrow")), journal.staged("clean.parquet"))
             names.append("clean.parquet")
         name = f"{FOLDER}/{held.FILE}"
         pq.write_table(self._still_held(known), journal.staged(name), compression="zstd")

@@ -10,9 +10,7 @@ import pytest
 from datasets import load_from_disk
 
 from cleanse.config import ScanConfig
-from cleanse.corpus.stage import CorpusStage
 from cleanse.pipeline import scan
-from cleanse.rulepacks import load_packs
 from cleanse.sources import ReadOptions
 
 from .test_invariance import corpus_with_everything
@@ -30,8 +28,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(data: Path, out: Path, workers: int, shard_bytes: int) -> tuple[list[int], list[dict], list[dict]]:
     read = ReadOptions(shard_bytes=shard_bytes, block_bytes=min(shard_bytes, 1 << 20))
-    stage = CorpusStage(read, load_packs())
-    scan(ScanConfig(inputs=(str(data),), out=out, workers=workers, read=read), evidence=[stage])
+    scan(ScanConfig(inputs=(str(data),), out=out, workers=workers, read=read))
     found = [f for f in pq.read_table(out / "findings.parquet").to_pylist() if f["rule"].startswith("corpus.")]
     triggers = pq.read_table(out / "triggers.parquet").to_pylist()
     return load_from_disk(str(out / "quarantine"))["cleanse_row"], found, triggers
