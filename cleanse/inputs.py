@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ from typing import Any
 from cleanse.atomic import write_json
 from cleanse.engines.job import Job, Report
 from cleanse.sources import Source
+from cleanse.sources.places import open_bytes
 from cleanse.state import unit_path
+from cleanse.storage.filesystem import without_secrets
 
 STAGE = "sha256"
-_CHUNK = 1 << 20
+_CHUNK = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -31,14 +34,14 @@ def hashing(task: HashTask) -> Job:
 
 
 def hash_source(task: HashTask, _report: Report) -> None:
-    """Commits the sha256 of one source's bytes as they lie on disk (compressed ones as they are)."""
-    digest = _sha256(Path(task.source.path))
+    """Commits the sha256 of one source's bytes as they lie there (compressed ones as they are)."""
+    digest = _sha256(task.source.path)
     write_json(unit_path(task.folder, STAGE, task.source.index, ".json"), digest)
 
 
-def _sha256(path: Path) -> str:
+def _sha256(path: str) -> str:
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with closing(open_bytes(path)) as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
@@ -47,15 +50,16 @@ def _sha256(path: Path) -> str:
 def identity(source: Source, spool: Path) -> dict[str, Any]:
     """What tells that a source is still the one the run began with: size and time of change, without reading it.
 
-    A file in the run's own spool was written by the run, perhaps again: there the content must tell.
+    A file in the run's own spool was written by the run, perhaps again: there the content must tell. A URL that may
+    hold a secret is not written down.
     """
-    path = Path(source.path)
-    spooled = path.is_relative_to(spool)
+    path = without_secrets(source.path)
+    spooled = Path(path).is_relative_to(spool)
     return {
         "name": source.name,
-        "path": source.path,
+        "path": path if path == source.path else None,
         "kind": source.kind,
         "bytes": source.n_bytes,
-        "changed_ns": None if spooled else path.stat().st_mtime_ns,
+        "changed_ns": None if spooled else source.changed_ns,
         "sha256": _sha256(path) if spooled else None,
     }

@@ -16,6 +16,8 @@ from cleanse.atomic import TEMPORARY, read_json, sweep, write_json
 from cleanse.config import differences
 from cleanse.errors import CleanseError, NoRecordsError, UsageError
 from cleanse.reviewing.journal import finish, is_pending
+from cleanse.sources import SourceError
+from cleanse.sources.places import status
 from cleanse.sources.spool import stdin_sha256
 from cleanse.storage.files import Files, LocalFiles, RemoteFiles
 from cleanse.storage.filesystem import without_secrets
@@ -147,12 +149,14 @@ class RunState:
         """Raises CleanseError when an input of a finished run is no longer the file that was read."""
         changed = set()
         for pinned in self._run["inputs"]:
-            if pinned["changed_ns"] is not None:
+            if pinned["path"] is None:
+                continue  # a URL whose parameters were not written down
+            if pinned["sha256"] is None:
                 try:
-                    status = Path(pinned["path"]).stat()
-                except OSError:
+                    now = status(pinned["path"])
+                except (OSError, SourceError, UsageError):
                     continue  # a result stays valid when its input was moved away
-                if (status.st_size, status.st_mtime_ns) != (pinned["bytes"], pinned["changed_ns"]):
+                if (now.n_bytes, now.changed_ns) != (pinned["bytes"], pinned["changed_ns"]):
                     changed.add(pinned["name"])
             elif Path(pinned["path"]) == self.folder / "spool" / "stdin" and (  # not a copy in another encoding
                 stdin_sha256() not in (None, pinned["sha256"])

@@ -72,10 +72,10 @@ def s3(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
         monkeypatch.delenv(name)
     for name, value in {**_ACCESS, "AWS_ENDPOINT_URL": s3_endpoint}.items():
         monkeypatch.setenv(name, value)
-    filesystem.opened.cache_clear()  # a client keeps the endpoint that it was made with
+    filesystem._native.cache_clear()  # a client keeps the endpoint that it was made with
     bucket = Bucket(f"cleanse-{uuid.uuid4().hex[:12]}", s3_endpoint, boto3.client("s3", endpoint_url=s3_endpoint))
     bucket.client.create_bucket(Bucket=bucket.name)
     yield bucket
     bucket.delete(*bucket.keys())
     bucket.client.delete_bucket(Bucket=bucket.name)
-    filesystem.opened.cache_clear()
+    filesystem._native.cache_clear()

@@ -20,8 +20,9 @@ from cleanse.sources.convert import Conformer
 from cleanse.sources.features import carried_features
 from cleanse.sources.fileevents import closing_block, expansion
 from cleanse.sources.large import large_values, note_large
-from cleanse.sources.model import ReadOptions, Shard, ShardFacts, Source
+from cleanse.sources.model import Cut, ReadOptions, Shard, ShardFacts, Source
 from cleanse.sources.observe import declare, observe_array
+from cleanse.sources.places import open_random
 from cleanse.sources.shown import excerpt, shown
 from cleanse.sources.types import Kind, Node, Types
 
@@ -29,46 +30,56 @@ _ERRORS = (pa.ArrowException, OSError, ValueError)
 _MAX_ROWS = 1 << 17  # rows per block, however small they are
 
 
-def cuts(source: Source, options: ReadOptions) -> list[tuple[int, int]]:
+def cuts(source: Source, options: ReadOptions) -> list[Cut]:
     """Ranges of row groups or record batches of about ``shard_bytes``; one empty range for a damaged file."""
     try:
-        sizes = _parquet_sizes(source.path) if source.kind == "parquet" else _arrow_sizes(source.path)
+        parts = _row_groups(source.path) if source.kind == "parquet" else _record_batches(source.path)
     except _ERRORS:
-        sizes = []  # the reader says what is wrong with it
-    ranges, start, size = [], 0, 0
-    for i, more in enumerate(sizes):
+        parts = []  # the reader says what is wrong with it
+    ranges, start, offset, size = [], 0, 0, 0
+    for i, (more, at) in enumerate(parts):
         if size and size + more > options.shard_bytes:
-            ranges.append((start, i))
-            start, size = i, 0
+            ranges.append((start, i, offset))
+            start, offset, size = i, at, 0
         size += more
-    return [*ranges, (start, len(sizes))]
+    return [*ranges, (start, len(parts), offset)]
 
 
-def _parquet_sizes(path: str) -> list[int]:
-    with pq.ParquetFile(path) as file:
+def _row_groups(path: str) -> list[tuple[int, int]]:
+    """Bytes of each, and 0: one is found without knowing where it lies."""
+    with open_random(path, pa.OSFile) as opened, pq.ParquetFile(opened) as file:
         groups = file.metadata
-        return [groups.row_group(i).total_byte_size for i in range(groups.num_row_groups)]
+        return [(groups.row_group(i).total_byte_size, 0) for i in range(groups.num_row_groups)]
 
 
-def _arrow_sizes(path: str) -> list[int]:
-    with pa.memory_map(path) as mapped:
-        if _is_stream(mapped):
-            sizes = []
-            with suppress(*_ERRORS, StopIteration):  # damage behind some batches: those before it are read
-                reader = pa.ipc.MessageReader.open_stream(mapped)
-                while True:
-                    message = reader.read_next_message()
-                    if message.type == "record batch":
-                        sizes.append(len(message.body))
-            return sizes
-        file = pa.ipc.open_file(mapped)
-        each = mapped.size() // max(1, file.num_record_batches)  # sizes are not in the footer
-        return [each] * file.num_record_batches
+def _record_batches(path: str) -> list[tuple[int, int]]:
+    """Bytes of each, and the byte of a stream at which it can be read without those before it (0: it cannot)."""
+    with open_random(path, pa.memory_map) as opened:
+        if _is_stream(opened):
+            return _in_stream(opened)
+        file = pa.ipc.open_file(opened)
+        each = opened.size() // max(1, file.num_record_batches)  # sizes are not in the footer
+        return [(each, 0)] * file.num_record_batches
 
 
-def _is_stream(mapped: pa.MemoryMappedFile) -> bool:
-    head = mapped.read(6)
-    mapped.seek(0)
+def _in_stream(opened: pa.NativeFile) -> list[tuple[int, int]]:
+    sizes, places, alone = [], [], True
+    with suppress(*_ERRORS, StopIteration):  # damage behind some batches: those before it are read
+        reader = pa.ipc.MessageReader.open_stream(opened)
+        while True:
+            place = opened.tell()
+            message = reader.read_next_message()
+            if message.type == "record batch":
+                sizes.append(len(message.body))
+                places.append(place)
+            elif message.type == "dictionary":
+                alone = False
+    return list(zip(sizes, places if alone else [0] * len(sizes), strict=True))
+
+
+def _is_stream(opened: pa.NativeFile) -> bool:
+    head = opened.read(6)
+    opened.seek(0)
     return bool(head != b"ARROW1")
 
 
@@ -114,14 +125,13 @@ class _TypedReader:
 
     def _parquet(self) -> Iterator[pa.RecordBatch]:
         try:
+            opened = open_random(self.shard.source.path, pa.OSFile)
             # Without pre-buffering and with a small buffer, pages are read as they are needed.
-            file = pq.ParquetFile(
-                self.shard.source.path, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True
-            )
+            file = pq.ParquetFile(opened, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True)
         except _ERRORS as error:
             self._failed(error)
             return
-        with file:
+        with opened, file:
             self._learn_schema(file.schema_arrow)
             for group in range(self.shard.start, self.shard.stop):
                 described = file.metadata.row_group(group)
@@ -158,15 +168,18 @@ class _TypedReader:
 
     def _open(self) -> Iterator[pa.Schema | pa.RecordBatch]:
         """The schema, then the record batches of this shard."""
-        with pa.memory_map(self.shard.source.path) as mapped:
-            if _is_stream(mapped):
-                stream = pa.ipc.open_stream(mapped)
+        start, stop, offset = self.shard.start, self.shard.stop, self.shard.offset
+        with open_random(self.shard.source.path, pa.memory_map) as opened:
+            if _is_stream(opened):
+                stream = pa.ipc.open_stream(opened)
                 yield stream.schema
-                yield from islice(stream, self.shard.start, self.shard.stop)
+                if offset:
+                    opened.seek(offset)
+                yield from islice(stream, stop - start) if offset else islice(stream, start, stop)
             else:
-                file = pa.ipc.open_file(mapped)
+                file = pa.ipc.open_file(opened)
                 yield file.schema
-                yield from map(file.get_batch, range(self.shard.start, self.shard.stop))
+                yield from map(file.get_batch, range(start, stop))
 
     def _sliced(self, batch: pa.RecordBatch) -> Iterator[RecordBlock]:
         per_row = max(1, batch.nbytes // max(1, batch.num_rows))

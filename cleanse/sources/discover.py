@@ -7,23 +7,20 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from pyarrow import fs
+
 from cleanse.sources.errors import SourceError
+from cleanse.sources.folders import Folder, Found, LocalFolder, RemoteFolder, found_remote
 from cleanse.sources.model import INPUT_FORMATS
 from cleanse.sources.nature import EXTENSIONS, extension
+from cleanse.sources.places import looked_up, reaching
+from cleanse.storage.filesystem import is_remote, taken_apart, without_secrets
 
 _HUB_ID = re.compile(r"(hub:)?[A-Za-z0-9][\w.-]*/[\w.-]+(:[\w.-]+){0,2}", re.ASCII)
-
-
-@dataclass(frozen=True)
-class Found:
-    """A file to read, before its kind is known. ``hub`` and ``stdin`` have no file yet."""
-
-    name: str
-    path: str = ""
-    origin: str = "file"  # file, stdin or hub
+_SPLITS, _STATE = "dataset_dict.json", "state.json"
+_SAVED = re.compile(r"(^|/)data-\d+-of-\d+\.arrow$", re.ASCII)
 
 
 def find(inputs: list[str], input_format: str) -> list[Found]:
@@ -41,8 +38,13 @@ def find(inputs: list[str], input_format: str) -> list[Found]:
         for item in _find(text, input_format):
             if not _is_utf8(item.name):
                 raise SourceError(f"{item.name!a}: expected a name that is UTF-8; rename the file")
-            found.setdefault(os.path.realpath(item.path) if item.path else item.name, item)
+            found.setdefault(_same_file(item), item)
     return list(found.values())
+
+
+def _same_file(item: Found) -> str:
+    """What two names of one file have in common."""
+    return item.path if is_remote(item.path) else os.path.realpath(item.path) if item.path else item.name
 
 
 def _find(text: str, input_format: str) -> Iterator[Found]:
@@ -50,83 +52,96 @@ def _find(text: str, input_format: str) -> Iterator[Found]:
         yield Found("-", origin="stdin")
     elif input_format == "hub" or text.startswith("hub:"):
         yield Found(text, origin="hub")
+    elif is_remote(text):
+        yield from _remote(text, input_format)
     elif Path(text).is_dir():
-        yield from _in_folder(Path(text), input_format)
+        yield from _in_folder(LocalFolder(Path(text)), input_format)
     elif Path(text).exists():
         yield Found(text, text)
     elif glob.has_magic(text):
-        matches = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 - Path.glob wants a relative pattern
-        if not matches:
-            raise SourceError(f"{text}: no file matches this pattern; check the folder, and quote the pattern")
-        for match in matches:
-            yield from _in_folder(Path(match), input_format) if Path(match).is_dir() else [Found(match, match)]
+        matched = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 - Path.glob wants a relative pattern
+        if not matched:
+            raise _no_match(text)
+        for match in matched:
+            path = Path(match)
+            yield from _in_folder(LocalFolder(path), input_format) if path.is_dir() else [Found(match, match)]
     elif _HUB_ID.fullmatch(text) and extension(text) not in EXTENSIONS:
         yield Found(text, origin="hub")
     else:
         raise SourceError(
-            f"{text}: no such file or folder; expected a path, a pattern, a hub id (owner/name), or - for "
+            f"{text}: no such file or folder; expected a path, a pattern, a URL, a hub id (owner/name), or - for "
             "standard input"
         )
 
 
-def _in_folder(folder: Path, input_format: str) -> Iterator[Found]:
-    """The files of a ``save_to_disk`` folder as its state.json lists them; else all files of known formats."""
-    if (folder / "dataset_dict.json").is_file():
-        for split in _strings(folder / "dataset_dict.json", "splits"):
-            yield from _in_folder(_inside(folder, split), input_format)
-        return
-    if (folder / "state.json").is_file():
-        if _strings(folder / "state.json", "_indices_data_files", required=False):
-            raise SourceError(f"{folder}: has an indices mapping; expected a folder written by save_to_disk")
-        for name in _strings(folder / "state.json", "_data_files"):
-            path = str(_inside(folder, name))
-            if not Path(path).is_file():
-                raise SourceError(f"{path}: listed in {folder / 'state.json'} but not there; copy the whole folder")
-            yield Found(path, path)
-        return
-    if (folder / "dataset_info.json").is_file() and any(folder.glob("data-*-of-*.arrow")):
+def _remote(url: str, input_format: str) -> Iterator[Found]:
+    """What a URL means, in the same order of meanings as a path."""
+    with reaching(url):
+        filesystem, place = looked_up(url)
+        info = filesystem.get_file_info(place)
+    if info.type is not fs.FileType.NotFound:
+        meant = [(url, info)]
+    elif glob.has_magic(taken_apart(url)[2]):
+        from cleanse.sources.patterns import matches  # noqa: PLC0415 - rarely needed
+
+        meant = matches(url)
+        if not meant:
+            raise _no_match(without_secrets(url))
+    else:
         raise SourceError(
-            f"{folder}: a folder written by save_to_disk, but state.json, which lists its files, is missing; "
-            f"copy the whole folder, or name the files: {folder}/*.arrow"
+            f"{without_secrets(url)}: no such file or folder; expected the URL of a file, of a folder, or a pattern: "
+            "check its spelling, and that your credentials may read it"
         )
-    paths = sorted(
-        str(Path(root, name))
-        for root, _, names in os.walk(folder)
-        for name in names
-        if not _hidden(Path(root).relative_to(folder), name)
-    )
-    known = [path for path in paths if extension(path) in EXTENSIONS or input_format != "auto"]
+    for each, about in meant:
+        yield from [found_remote(each, about)] if about.is_file else _in_folder(RemoteFolder(each), input_format)
+
+
+def _no_match(pattern: str) -> SourceError:
+    return SourceError(f"{pattern}: no file matches this pattern; check the folder, and quote the pattern")
+
+
+def _in_folder(folder: Folder, input_format: str) -> Iterator[Found]:
+    """The files of a ``save_to_disk`` folder as its state.json lists them; else all files of known formats."""
+    splits, state = folder.read(_SPLITS), folder.read(_STATE)
+    if splits is not None:
+        for split in _strings(splits, "splits", f"{folder.name}/{_SPLITS}"):
+            yield from _in_folder(folder.below(split), input_format)
+        return
+    if state is not None:
+        place = f"{folder.name}/{_STATE}"
+        if _strings(state, "_indices_data_files", place, required=False):
+            raise SourceError(f"{folder.name}: has an indices mapping; expected a folder written by save_to_disk")
+        for name in _strings(state, "_data_files", place):
+            found = folder.member(name)
+            if found is None:
+                raise SourceError(f"{folder.name}/{name}: listed in {place} but not there; copy the whole folder")
+            yield found
+        return
+    files = folder.files()
+    known = [file for file in files if extension(file.name) in EXTENSIONS or input_format != "auto"]
+    if any(_SAVED.search(file.name) for file in files) and folder.read("dataset_info.json") is not None:
+        raise SourceError(
+            f"{folder.name}: a folder written by save_to_disk, but {_STATE}, which lists its files, is missing; "
+            f"copy the whole folder, or name the files: {folder.name}/*.arrow"
+        )
     if not known:
         extensions = " ".join(sorted(EXTENSIONS))
         raise SourceError(
-            f"{folder}: no file of a known format in this folder; expected {extensions} (or .gz, .zst, .bz2, .xz)"
+            f"{folder.name}: no file of a known format in this folder; expected {extensions} (or .gz, .zst, .bz2, .xz)"
         )
-    for path in known:
-        yield Found(path, path)
+    yield from known
 
 
 def _is_utf8(name: str) -> bool:
     return name == name.encode("utf-8", "replace").decode()  # other bytes come as lone surrogates
 
 
-def _hidden(folder: Path, name: str) -> bool:
-    return any(part.startswith((".", "_")) for part in (*folder.parts, name))
-
-
-def _inside(folder: Path, name: str) -> Path:
-    """A member of a folder. Raises SourceError for names that lead out of it."""
-    path = folder / name
-    if not path.resolve().is_relative_to(folder.resolve()):
-        raise SourceError(f"{folder}: lists {name!r}, which lies outside of the folder")
-    return path
-
-
-def _strings(path: Path, key: str, *, required: bool = True) -> list[str]:
+def _strings(content: bytes, key: str, place: str, *, required: bool = True) -> list[str]:
     try:
-        value = json.loads(path.read_bytes()).get(key) or []
+        value = json.loads(content).get(key) or []
         names = [v["filename"] if isinstance(v, dict) else v for v in value]
-    except (OSError, ValueError, AttributeError, KeyError, TypeError):
+    except (ValueError, AttributeError, KeyError, TypeError):
         names = [None]
     if not all(isinstance(name, str) for name in names) or (required and not names):
-        raise SourceError(f"{path}: expected {key!r} with file names, as datasets.save_to_disk writes it")
+        raise SourceError(f"{place}: expected {key!r} with file names, as datasets.save_to_disk writes it")
     return [str(name) for name in names]

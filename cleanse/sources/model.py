@@ -26,7 +26,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class Source:
-    """One file to read. ``name`` is what findings call it, ``path`` where its bytes lie (perhaps spooled)."""
+    """One file to read. ``name`` is what findings call it, ``path`` where its bytes lie: also a URL, or a copy."""
 
     index: int
     name: str
@@ -36,6 +36,11 @@ class Source:
     n_bytes: int  # size of the file at ``path``
     transcoded_from: str = ""  # "utf-16-le", ... where ``path`` is a UTF-8 copy of another encoding
     expanded_from: int = 0  # compressed size in bytes, where ``path`` is an unpacked copy
+    changed_ns: int | None = None  # when the file changed last, since 1970; None for a copy, or where nobody says
+
+
+Cut = tuple[int, int, int]
+"""Start, stop and offset of a shard, as it has them."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +48,15 @@ class Shard:
     """A part of a source that one worker reads from beginning to end.
 
     ``start`` and ``stop`` are bytes for line formats, row groups for Parquet, record batches for Arrow, and
-    ``(0, n_bytes)`` for what cannot be cut (compressed streams, JSON arrays, CSV).
+    ``(0, n_bytes)`` for what cannot be cut (compressed streams, JSON arrays, CSV). ``offset`` is the byte at which
+    an Arrow stream can be entered to read from ``start`` on; 0 where it must be read from its beginning.
     """
 
     index: int
     source: Source
     start: int
     stop: int
+    offset: int = 0
 
 
 @dataclass

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from cleanse.sources.discover import Found, find
+from cleanse.sources.discover import find
 from cleanse.sources.errors import SourceError
-from cleanse.sources.model import ReadOptions, Shard, Source
+from cleanse.sources.folders import Found
+from cleanse.sources.model import Cut, ReadOptions, Shard, Source
 from cleanse.sources.nature import Nature, nature
+from cleanse.sources.places import status
 from cleanse.sources.reader import open_shard
+from cleanse.storage.filesystem import is_remote
 
 _HEAD_BLOCK = 1 << 20  # bytes per block when only a few records are wanted
 _UNPACK_FIRST = ("parquet", "arrow")  # need random access
+_AT_ONCE = 16  # files in another place that are looked into together: each answer takes some 50 ms
+
+Prepared = list[tuple[Source, list[Cut]]]
 
 
 @dataclass(frozen=True)
@@ -70,8 +77,9 @@ def plan(inputs: Sequence[str], options: ReadOptions, spool: Path) -> Plan:
     """Finds and cuts the inputs.
 
     Args:
-        inputs: files, folders (written by ``save_to_disk``, or with files of known formats), patterns, hub ids
-            (``owner/name[:config[:split]]``), ``-`` for standard input.
+        inputs: files, folders (written by ``save_to_disk``, or with files of known formats), patterns, each a path
+            or a URL (``s3://bucket/data/*.jsonl``); hub ids (``owner/name[:config[:split]]``), ``-`` for standard
+            input.
         options: sizes, and the input format where names do not tell it.
         spool: folder for what cannot be read where it is: standard input, hub data sets, UTF-16 text,
             compressed Parquet and Arrow files. Made when it is needed.
@@ -81,22 +89,35 @@ def plan(inputs: Sequence[str], options: ReadOptions, spool: Path) -> Plan:
     """
     sources: list[Source] = []
     shards: list[Shard] = []
-    for found in find(list(inputs), options.input_format):
-        for source in _sources(found, len(sources), options, spool):
+    for prepared in _all_prepared(find(list(inputs), options.input_format), options, spool):
+        for counted, cuts in prepared:
+            source = replace(counted, index=len(sources))
             sources.append(source)
-            shards += [
-                Shard(len(shards) + i, source, start, stop) for i, (start, stop) in enumerate(_cuts(source, options))
-            ]
+            shards += [Shard(len(shards) + i, source, *cut) for i, cut in enumerate(cuts)]
     return Plan(tuple(sources), tuple(shards), options)
 
 
-def _sources(found: Found, index: int, options: ReadOptions, spool: Path) -> list[Source]:
+def _all_prepared(found: list[Found], options: ReadOptions, spool: Path) -> Iterator[Prepared]:
+    """The sources of each, and their cuts, in order. What waits for a server waits together."""
+    numbered = list(enumerate(found))
+    if not any(is_remote(item.path) for item in found):
+        yield from (_prepared(number, item, options, spool) for number, item in numbered)
+        return
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        yield from pool.map(lambda pair: _prepared(*pair, options, spool), numbered)
+
+
+def _prepared(number: int, found: Found, options: ReadOptions, spool: Path) -> Prepared:
+    return [(source, _cuts(source, options)) for source in _sources(found, number, options, spool)]
+
+
+def _sources(found: Found, number: int, options: ReadOptions, spool: Path) -> list[Source]:
     if found.origin == "hub":
         from cleanse.sources.hub import spool_hub  # noqa: PLC0415 - imports datasets
 
         return [
-            Source(index + i, name, path, "arrow", None, Path(path).stat().st_size)
-            for i, (name, path) in enumerate(spool_hub(found.name, spool))
+            Source(number, name, path, "arrow", None, Path(path).stat().st_size)
+            for name, path in spool_hub(found.name, spool)
         ]
     path = found.path
     if found.origin == "stdin":
@@ -104,34 +125,41 @@ def _sources(found: Found, index: int, options: ReadOptions, spool: Path) -> lis
 
         path = spool_stdin(spool)
     what = nature(found.name, path, options.input_format)
-    return [_source(found.name, path, index, what, spool)]
+    is_now = found.status or status(path)
+    plain = Source(number, found.name, path, what.kind, what.compression, is_now.n_bytes, changed_ns=is_now.changed_ns)
+    return [_readable(plain, what, spool)]
 
 
-def _source(name: str, path: str, index: int, what: Nature, spool: Path) -> Source:
-    """The source of one file, by way of a copy in the spool where the file itself will not do."""
-    size, expanded = Path(path).stat().st_size, 0
-    compression = what.compression
-    if what.encoding or (compression and what.kind in _UNPACK_FIRST):
-        from cleanse.sources.spool import transcode, unpack  # noqa: PLC0415 - rarely needed
+def _readable(source: Source, what: Nature, spool: Path) -> Source:
+    """The source, by way of a copy in the spool where the file itself will not do."""
+    if not (what.encoding or (source.compression and source.kind in _UNPACK_FIRST)):
+        return source
+    from cleanse.sources.spool import transcode, unpack  # noqa: PLC0415 - rarely needed
 
-        expanded = size if compression else 0
-        path = (
-            transcode(path, compression, what.encoding, spool, index)
-            if what.encoding
-            else unpack(path, str(compression), spool, index)
-        )
-        size, compression = Path(path).stat().st_size, None
-    return Source(index, name, path, what.kind, compression, size, what.encoding, expanded)
+    path = (
+        transcode(source.path, source.compression, what.encoding, spool, source.index)
+        if what.encoding
+        else unpack(source.path, str(source.compression), spool, source.index)
+    )
+    return replace(
+        source,
+        path=path,
+        compression=None,
+        n_bytes=Path(path).stat().st_size,
+        transcoded_from=what.encoding,
+        expanded_from=source.n_bytes if source.compression else 0,
+        changed_ns=None,
+    )
 
 
-def _cuts(source: Source, options: ReadOptions) -> list[tuple[int, int]]:
+def _cuts(source: Source, options: ReadOptions) -> list[Cut]:
     if source.kind in _UNPACK_FIRST:
         from cleanse.sources.arrowfiles import cuts  # noqa: PLC0415 - loads the Parquet reader
 
         return cuts(source, options)
     if source.kind not in ("jsonl", "text") or source.compression:
-        return [(0, source.n_bytes)]
+        return [(0, source.n_bytes, 0)]
     size = options.shard_bytes
     if size < 1:
         raise SourceError(f"shards of {size} bytes: expected at least 1")
-    return [(at, min(at + size, source.n_bytes)) for at in range(0, source.n_bytes, size)] or [(0, 0)]
+    return [(at, min(at + size, source.n_bytes), 0) for at in range(0, source.n_bytes, size)] or [(0, 0, 0)]

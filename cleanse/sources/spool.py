@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from cleanse.sources.errors import SourceError
+from cleanse.sources.places import status
 from cleanse.sources.streams import open_stream
+from cleanse.storage.filesystem import is_remote
 
 _CHUNK = 4 << 20
 
@@ -34,6 +36,9 @@ def write_whole(path: Path, chunks: Iterable[bytes]) -> int:
             out.flush()
             os.fsync(out.fileno())
         part.replace(path)
+    except SourceError:  # of the chunks: the input cannot be read to its end
+        part.unlink(missing_ok=True)
+        raise
     except OSError as error:
         with suppress(OSError):
             part.unlink()
@@ -93,8 +98,9 @@ def transcode(path: str, compression: str | None, encoding: str, spool: Path, in
 
 def _copy_path(path: str, spool: Path, index: int) -> Path:
     """Named after file, size and time, so that a changed file is copied anew."""
-    status = Path(path).stat()
-    key = f"{os.path.realpath(path)}\0{status.st_size}\0{status.st_mtime_ns}"
+    found = status(path)
+    where = path if is_remote(path) else os.path.realpath(path)
+    key = f"{where}\0{found.n_bytes}\0{found.changed_ns}"
     return spool / f"{index:04d}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
 
 

@@ -1,14 +1,18 @@
-"""Bytes from files, plain or compressed, in bounded pieces. Damage ends the stream; it does not raise."""
+"""Bytes from files, plain or compressed, in bounded pieces. Damage ends the stream; it does not raise.
+
+A file in another place that cannot be reached is no damage: there reading raises SourceError.
+"""
 
 from __future__ import annotations
 
 import bz2
 import lzma
 import zlib
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import zstandard
+
+from cleanse.sources.places import open_bytes
 
 COMPRESSIONS = {
     ".gz": "gz",
@@ -38,7 +42,7 @@ class PlainStream:
     """A file, or a part of it, as it is."""
 
     def __init__(self, path: str, start: int = 0) -> None:
-        self.file: IO[bytes] = Path(path).open("rb", buffering=0)  # noqa: SIM115 - closed by close()
+        self.file = open_bytes(path)
         self.file.seek(start)
         self.error: str | None = None
 

@@ -38,7 +38,7 @@ def without_secrets(url: str) -> str:
     """
     if not is_remote(url):
         return url
-    protocol, root, path, _ = _taken_apart(url)
+    protocol, root, path, _ = taken_apart(url)
     user, at, host = root.rpartition("@")
     kept = user.partition(":")[0] + at if protocol in _CONTAINER_FIRST else ""
     return f"{protocol}://{kept}{host}{path}"
@@ -63,7 +63,7 @@ def opened(url: str) -> tuple[fs.FileSystem, str]:
     Raises:
         UsageError: no client for the protocol is installed, or it refuses the URL.
     """
-    protocol, root, path, query = _taken_apart(url)
+    protocol, root, path, query = taken_apart(url)
     try:
         if protocol not in _NATIVE:
             filesystem, whole = _by_fsspec(url)
@@ -86,7 +86,7 @@ def _native(root: str) -> tuple[fs.FileSystem, str]:
     return filesystem, str(path)
 
 
-def _taken_apart(url: str) -> tuple[str, str, str, str]:
+def taken_apart(url: str) -> tuple[str, str, str, str]:
     """Protocol, bucket or host (with a user), path (with the slash before it), and parameters (with their mark)."""
     protocol, _, rest = url.partition("://")
     query = _QUERY.search(rest)
@@ -109,5 +109,5 @@ def puts_whole(filesystem: fs.FileSystem) -> bool:
 
 def joined(url: str, name: str) -> str:
     """The URL of a member of a folder; parameters of the folder's URL stay behind the path."""
-    protocol, root, path, parameters = _taken_apart(url)
+    protocol, root, path, parameters = taken_apart(url)
     return f"{protocol}://{root}{path.rstrip('/')}/{name}{parameters}"
