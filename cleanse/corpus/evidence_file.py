@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,9 @@ def write_answers(path: Path, evidence: CorpusEvidence) -> None:
     with committed(path) as temporary:
         arrays_file.write(temporary, arrays)
     shown = [[group, exchange] for group, exchange in evidence.answers.items()]
-    write_json(_beside(path), {"triggers": [asdict(trigger) for trigger in evidence.triggers], "answers": shown})
+    write_json(
+        _beside(path), {"triggers": [asdict(t, dict_factory=_plain) for t in evidence.triggers], "answers": shown}
+    )
 
 
 def read_answers(path: Path, shards: Shards) -> CorpusEvidence:
@@ -67,6 +70,11 @@ def read_answers(path: Path, shards: Shards) -> CorpusEvidence:
         suspects=tuple(np.split(arrays["suspects"], ends[:-1]) if len(ends) else ()),
         answers={int(group): int(exchange) for group, exchange in described["answers"]},
     )
+
+
+def _plain(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Fields with Python's own numbers, which are what JSON is made of."""
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in items}
 
 
 def _beside(path: Path) -> Path:
