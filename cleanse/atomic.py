@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import orjson
@@ -39,8 +40,9 @@ def committed(path: Path) -> Iterator[Path]:
 
     The bytes are on disk (fsync) before the name is, so that a file that exists is complete even after the
     machine lost its power. What a killed process left behind ends in ``.tmp`` and is swept by the next run.
+    Two processes that write the same file at once (a cluster took the first for dead) each have a path of their own.
     """
-    temporary = path.with_name(path.name + TEMPORARY)
+    temporary = path.with_name(f"{path.name}.{token_hex(6)}{TEMPORARY}")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         yield temporary

@@ -14,8 +14,9 @@ import socket
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[3]); "
     "from cleanse.engines.worker import main; main(int(sys.argv[1]), int(sys.argv[2]))"
 )
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "ARROW_IO_THREADS": "1", "POLARS_MAX_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "ARROW_IO_THREADS": "1", "POLARS_MAX_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
 _PATIENCE_SECONDS = 3.0
 
 
@@ -84,6 +85,9 @@ class LocalEngine:
                 yield finished.pop(following)
                 following += 1
 
+    def check_folder(self, folder: Path | None, inputs: Iterable[str] = ()) -> None:
+        """Nothing: worker processes of this machine see what this process sees."""
+
     def close(self, *, now: bool = False) -> None:
         """Ends the workers: at once, or when each has seen that no job follows."""
         for worker in self._workers:
@@ -116,7 +120,7 @@ class _Worker:
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # results on stdout are the main process's alone
                 pass_fds=[there.fileno()],
-                env={**os.environ, **_ONE_THREAD},
+                env={**os.environ, **ONE_THREAD},
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -62,7 +62,7 @@ def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path: Path, na
     assert all((tmp_path / name).read_text() == "mine" for name in names)
 
 
-@pytest.mark.parametrize("left", [[], ["lock"], ["lock", "run.json.tmp"]])
+@pytest.mark.parametrize("left", [[], ["lock"], ["lock", "run.json.5f0c27a1d9e4.tmp"]])
 def test_a_process_killed_at_its_very_start_leaves_a_usable_folder(tmp_path: Path, left: list[str]) -> None:
     (tmp_path / ".cleanse").mkdir()
     for name in left:
