@@ -79,7 +79,7 @@ def skip_to_line(read: Read, limit: int) -> int | None:
     """
     taken = 0
     while taken < limit:
-        chunk = read(min(1 << 20, limit - taken))
+        chunk = read(min(1 << 16, limit - taken))
         if not chunk:
             return None
         found = chunk.find(b"\n")

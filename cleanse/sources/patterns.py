@@ -17,7 +17,9 @@ _ANY_DEPTH = "**"
 
 
 def matches(url: str) -> list[tuple[str, fs.FileInfo]]:
-    """URLs of the files and folders that a pattern means, sorted. Only what it leaves open is listed.
+    """URLs of the files and folders that a pattern (with a magic part) means, sorted.
+
+    Only what the pattern leaves open is listed.
 
     Raises SourceError where that is not possible.
     """
@@ -28,6 +30,8 @@ def matches(url: str) -> list[tuple[str, fs.FileInfo]]:
     with reaching(url):
         filesystem, place = looked_up(base)
         found = {within(place, info.path): info for info in _walk(filesystem, place, parts[len(fixed) :])}
+    if path.endswith("/"):  # folders are meant
+        found = {name: info for name, info in found.items() if info.type is fs.FileType.Directory}
     return [(joined(base, name) if name else base, found[name]) for name in sorted(found)]
 
 

@@ -161,7 +161,7 @@ class RemoteFile:
             behind = self._at + len(have)
             more = self._fetch(behind, max(missing, window.ahead))
             have += more[:missing]
-            if missing < window.ahead:
+            if missing <= window.ahead:
                 window.start, window.data, window.ahead = behind, more, min(2 * window.ahead, _AHEAD_MOST)
             else:
                 window.start, window.data = behind + missing, b""
