@@ -8,6 +8,7 @@ import signal
 import time
 from pathlib import Path
 
+from cleanse.atomic import committed
 from cleanse.engines.job import Report
 from cleanse.errors import CleanseError
 
@@ -52,3 +53,58 @@ def settings(n: int, report: Report) -> tuple[int, str]:
     import pyarrow as pa
 
     return pa.cpu_count(), os.environ.get("NUMBA_NUM_THREADS", "")
+
+
+def write_slowly(task: tuple[str, int], report: Report) -> int:
+    """Commits a file in many small writes, so that another attempt can write it at the same time."""
+    path, n = task
+    with committed(Path(path)) as temporary, temporary.open("w") as file:
+        for i in range(n):
+            file.write(f"{i}\n")
+            file.flush()
+            time.sleep(0.005)
+    return n
+
+
+def kill_once(task: tuple[str, int], report: Report) -> tuple[int, int]:
+    """Ends its process in the middle of its first attempt at job 2."""
+    folder, n = task
+    report(10, 1, 0)
+    if n == 2 and not Path(folder, "killed").exists():
+        Path(folder, "killed").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return n, os.getpid()
+
+
+def always_die(n: int, report: Report) -> int:
+    if n == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return n
+
+
+def where(task: tuple[str, int], report: Report) -> str:
+    """The node it runs on; says that it has begun, and takes its time."""
+    import ray
+
+    folder, n = task
+    node = ray.get_runtime_context().get_node_id()
+    Path(folder, f"begun-{n}-{node}").touch()
+    time.sleep(0.5)
+    return node
+
+
+def relative(name: str, report: Report) -> str:
+    return Path(name).read_text()
+
+
+def end_late(folder: str, report: Report) -> None:
+    """Notes that it was let through to its end."""
+    Path(folder, "begun").touch()
+    time.sleep(3)
+    Path(folder, "ended").touch()
+
+
+def wait_and_fail(folder: str, report: Report) -> None:
+    while not Path(folder, "begun").exists():
+        time.sleep(0.05)
+    raise CleanseError("the file is gone: restore it")
