@@ -30,6 +30,7 @@ class Cost:
     wall_s: float
     peak_mb: float  # largest sum of resident sizes over the process tree, in 10^6 bytes: an upper bound
     returncode: int
+    own_mb: float  # largest resident size of the command's own process
 
 
 def run(command: Sequence[str], *, env: dict[str, str] | None = None, stdout: Path | None = None) -> Cost:
@@ -43,14 +44,15 @@ def run(command: Sequence[str], *, env: dict[str, str] | None = None, stdout: Pa
     wall = perf_counter() - start
     after = os.times()
     cpu = (after.children_user - before.children_user) + (after.children_system - before.children_system)
-    return Cost(cpu, wall, peak.stop() / 1e6, returncode)
+    peak.stop()
+    return Cost(cpu, wall, peak.largest / 1e6, returncode, peak.own / 1e6)
 
 
 class _Peak:
     """Samples the resident memory of a process and its descendants."""
 
     def __init__(self, pid: int) -> None:
-        self._largest = 0
+        self.largest = self.own = 0
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, args=(pid,), daemon=True)
         self._thread.start()
@@ -62,19 +64,19 @@ class _Peak:
                 family = [root, *root.children(recursive=True)]
             except psutil.Error:
                 return
-            total = 0
+            sizes = []
             for member in family:
                 try:
-                    total += member.memory_info().rss
+                    sizes.append(member.memory_info().rss)
                 except psutil.Error:  # it ended between the listing and the look
-                    continue
-            self._largest = max(self._largest, total)
+                    sizes.append(0)
+            self.own = max(self.own, sizes[0])
+            self.largest = max(self.largest, sum(sizes))
             sleep(_SAMPLE_EVERY_S)
 
-    def stop(self) -> int:
+    def stop(self) -> None:
         self._done.set()
         self._thread.join()
-        return self._largest
 
 
 def real_texts(path: Path | None = None) -> Iterator[str]:
