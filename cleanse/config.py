@@ -12,6 +12,7 @@ from cleanse import __version__
 from cleanse.errors import UsageError
 from cleanse.probing.settings import ProbeSettings
 from cleanse.sources import ReadOptions
+from cleanse.storage.filesystem import without_secrets
 
 if TYPE_CHECKING:
     from cleanse.trainer_view import TokenSource
@@ -81,7 +82,7 @@ class ScanConfig:
         """All that decides the bytes of the output, except the content of the inputs. JSON-serialisable."""
         return {
             "version": __version__,
-            "inputs": list(self.inputs),
+            "inputs": [without_secrets(name) for name in self.inputs],
             "format": self.format,
             "text_column": self.text_column,
             "packs": list(self.packs),
