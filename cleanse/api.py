@@ -52,7 +52,8 @@ def scan(
     finished one. Safe to call from notebooks and from scripts without a main guard.
 
     Args:
-        inputs: files, folders, globs or a hub id: one, or several.
+        inputs: files, folders, globs (as paths, or as URLs such as ``s3://bucket/data/*.jsonl``) or a hub id: one, or
+            several.
         out: the output folder or URL (``s3://bucket/folder``), new or that of an earlier call with the same
             arguments.
         format: how columns make a training record ("alpaca", "messages", ...); "auto" looks at them.

@@ -192,8 +192,8 @@ def scan(
 ) -> None:
     """Part SRC... into clean and quarantined records.
 
-    SRC: files (JSONL, JSON, CSV, TSV, Parquet, Arrow, text; .gz, .zst, .bz2, .xz), folders, globs, a hub id, or - for
-    stdin. A run that was interrupted goes on when the same command is given again.
+    SRC: files (JSONL, JSON, CSV, TSV, Parquet, Arrow, text; .gz, .zst, .bz2, .xz), folders, globs, all of these also
+    by URL (s3://bucket/data/*.jsonl, hdfs://...), a hub id, or - for stdin. A run that was interrupted goes on when the same command is given again.
 
     Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no records, 10 findings at or above --fail-on.
     """
