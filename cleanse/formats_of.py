@@ -5,6 +5,7 @@ from __future__ import annotations
 from cleanse.config import ScanConfig
 from cleanse.formats import Format, FormatError, detect
 from cleanse.sources import Plan, Source
+from cleanse.sources.places import together
 
 _HEAD_RECORDS = 100
 
@@ -14,7 +15,8 @@ def detect_formats(plan: Plan, config: ScanConfig) -> tuple[Format | None, ...]:
 
     Raises FormatError naming the source whose columns fit no format, or not the one that was asked for.
     """
-    return tuple(_detect(plan, source, config) for source in plan.sources)
+    paths = [source.path for source in plan.sources]
+    return tuple(together(lambda source: _detect(plan, source, config), plan.sources, paths))
 
 
 def _detect(plan: Plan, source: Source, config: ScanConfig) -> Format | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import islice
 
 import numpy as np
@@ -63,18 +62,23 @@ def _record_batches(path: str) -> list[tuple[int, int]]:
 
 
 def _in_stream(opened: pa.NativeFile) -> list[tuple[int, int]]:
-    sizes, places, alone = [], [], True
-    with suppress(*_ERRORS, StopIteration):  # damage behind some batches: those before it are read
-        reader = pa.ipc.MessageReader.open_stream(opened)
-        while True:
-            place = opened.tell()
+    """Damage counts as a batch: the reader, who gets there after those before it, says what is wrong."""
+    found, alone = [], True
+    reader = pa.ipc.MessageReader.open_stream(opened)
+    while True:
+        place = opened.tell()
+        try:
             message = reader.read_next_message()
-            if message.type == "record batch":
-                sizes.append(len(message.body))
-                places.append(place)
-            elif message.type == "dictionary":
-                alone = False
-    return list(zip(sizes, places if alone else [0] * len(sizes), strict=True))
+        except StopIteration:
+            break
+        except _ERRORS:
+            found.append((0, place))
+            break
+        if message.type == "record batch":
+            found.append((len(message.body), place))
+        elif message.type == "dictionary":  # what follows cannot be read without it
+            alone = False
+    return found if alone else [(size, 0) for size, _ in found]
 
 
 def _is_stream(opened: pa.NativeFile) -> bool:

@@ -7,11 +7,12 @@ again for a while, and then ends with a SourceError, never with fewer bytes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import pyarrow as pa
 from pyarrow import fs
@@ -20,10 +21,14 @@ from cleanse.errors import CleanseError
 from cleanse.sources.errors import SourceError
 from cleanse.storage.filesystem import is_remote, opened, without_secrets
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 _AHEAD_LEAST, _AHEAD_MOST = 256 << 10, 4 << 20
 """Bytes asked for at least, however few are wanted: a request costs some 50 ms. More as reading goes on in sequence."""
 
 _WINDOWS = 16  # places of a file at which reading goes on in turn, as in the columns of a Parquet file
+_AT_ONCE = 16  # files in another place that are looked into together: each answer takes some 50 ms
 _PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds before each new attempt
 _NO_USE = (PermissionError, IsADirectoryError, NotImplementedError)
 """No attempt more will help. A file that is not found is not among these: fsspec says so of whatever goes wrong."""
@@ -93,6 +98,15 @@ def open_bytes(path: str) -> IO[bytes] | RemoteFile:
 def open_random(path: str, local: Callable[[str], pa.NativeFile]) -> pa.NativeFile:
     """A file for Arrow's readers, which go where they want in it: through ``local`` where it is on this machine."""
     return pa.PythonFile(RemoteFile(path), mode="r") if is_remote(path) else local(path)
+
+
+def together(action: Callable[[T], R], items: Iterable[T], paths: Iterable[str]) -> Iterator[R]:
+    """The results in order. Where a path is in another place, several at once: each waits for its server."""
+    if not any(map(is_remote, paths)):
+        yield from map(action, items)
+        return
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        yield from pool.map(action, items)
 
 
 @contextmanager

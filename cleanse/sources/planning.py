@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,15 +15,11 @@ from cleanse.sources.errors import SourceError
 from cleanse.sources.folders import Found
 from cleanse.sources.model import Cut, ReadOptions, Shard, Source
 from cleanse.sources.nature import Nature, nature
-from cleanse.sources.places import status
+from cleanse.sources.places import status, together
 from cleanse.sources.reader import open_shard
-from cleanse.storage.filesystem import is_remote
 
 _HEAD_BLOCK = 1 << 20  # bytes per block when only a few records are wanted
 _UNPACK_FIRST = ("parquet", "arrow")  # need random access
-_AT_ONCE = 16  # files in another place that are looked into together: each answer takes some 50 ms
-
-Prepared = list[tuple[Source, list[Cut]]]
 
 
 @dataclass(frozen=True)
@@ -89,7 +84,10 @@ def plan(inputs: Sequence[str], options: ReadOptions, spool: Path) -> Plan:
     """
     sources: list[Source] = []
     shards: list[Shard] = []
-    for prepared in _all_prepared(find(list(inputs), options.input_format), options, spool):
+    found = find(list(inputs), options.input_format)
+    for prepared in together(
+        lambda pair: _prepared(*pair, options, spool), enumerate(found), [item.path for item in found]
+    ):
         for counted, cuts in prepared:
             source = replace(counted, index=len(sources))
             sources.append(source)
@@ -97,17 +95,8 @@ def plan(inputs: Sequence[str], options: ReadOptions, spool: Path) -> Plan:
     return Plan(tuple(sources), tuple(shards), options)
 
 
-def _all_prepared(found: list[Found], options: ReadOptions, spool: Path) -> Iterator[Prepared]:
-    """The sources of each, and their cuts, in order. What waits for a server waits together."""
-    numbered = list(enumerate(found))
-    if not any(is_remote(item.path) for item in found):
-        yield from (_prepared(number, item, options, spool) for number, item in numbered)
-        return
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        yield from pool.map(lambda pair: _prepared(*pair, options, spool), numbered)
-
-
-def _prepared(number: int, found: Found, options: ReadOptions, spool: Path) -> Prepared:
+def _prepared(number: int, found: Found, options: ReadOptions, spool: Path) -> list[tuple[Source, list[Cut]]]:
+    """The sources of one input, and their cuts."""
     return [(source, _cuts(source, options)) for source in _sources(found, number, options, spool)]
 
 

@@ -176,8 +176,9 @@ def test_a_file_cut_in_the_middle(tmp_path: Path, writer: Any, extension: str) -
     for size in (len(whole) // 2, len(whole) - 5, 12):
         path.write_bytes(whole[:size])
         got = read(path)
-        assert len(got.found(EventKind.READ_ERROR)) == 1 or writer is arrow_stream
+        assert len(got.found(EventKind.READ_ERROR)) == 1
         assert got.rows() == TABLE.select(["text", "lists"]).to_pylist()[: len(got.rows())]
+        assert got.rows() or size == 12 or writer is not arrow_stream
 
 
 def test_an_empty_table(tmp_path: Path) -> None:
