@@ -184,6 +184,9 @@ class RunState:
     def discard(self) -> None:
         """Leaves no trace: for a run that ended before there was anything worth going on from."""
         self.files.remove(self.folder)
+        if self.url is not None and not self.files.has_below(self.out):
+            self.files.remove(self.out)
+            return
         with contextlib.suppress(OSError):  # not empty: it was there before
             self.out.rmdir()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -188,22 +188,16 @@ class RemoteFiles:
         """It is there, since the last of its files is."""
 
     def remove(self, folder: Path) -> None:
-        """Removes what is below the folder there, and the copies here."""
-        self._remove(self.below(folder))
+        """Removes the folder there, and the copies here."""
+        self._remote.remove(folder)
+        self._there.difference_update(self.below(folder))
         shutil.rmtree(folder, ignore_errors=True)
 
     def remove_folders(self, folder: Path) -> None:
         """Removes the folders there, and the copies here."""
-        self._remove([path for path in self.below(folder) if path.parent != folder])
-        for path in folder.iterdir():
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-
-    def _remove(self, gone: Sequence[Path]) -> None:
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for _ in pool.map(self._remote.remove, gone):
-                pass
-        self._there.difference_update(gone)
+        start = len(folder.parts)
+        for name in sorted({path.parts[start] for path in self.below(folder) if path.parent != folder}):
+            self.remove(folder / name)
 
     def engine(self, engine: Engine) -> Engine:
         """The engine, with jobs that fetch what they read and send what they commit."""

@@ -27,7 +27,7 @@ class Remote:
 
     def place(self, path: Path) -> str:
         """Where the file lies, within its file system."""
-        return f"{self._root}/{path.relative_to(self.local).as_posix()}"
+        return f"{self._root}/{path.relative_to(self.local).as_posix()}".removesuffix("/.")
 
     def listed(self) -> dict[Path, int]:
         """All files and their sizes in bytes; none where there is no such folder.
@@ -89,9 +89,14 @@ class Remote:
             raise self._unreachable("written", error, target) from error
 
     def remove(self, path: Path) -> None:
-        """Removes a file there; one that is gone already is no matter."""
+        """Removes a file there, or a folder with all that is in it; what is gone already is no matter."""
+        where = self.place(path)
         try:
-            self._filesystem.delete_file(self.place(path))
+            kind = self._filesystem.get_file_info(where).type
+            if kind is fs.FileType.Directory:
+                self._filesystem.delete_dir(where)
+            elif kind is fs.FileType.File:
+                self._filesystem.delete_file(where)
         except FileNotFoundError:
             return
         except (OSError, pa.ArrowException) as error:

@@ -1,0 +1,100 @@
+"""Files below a URL and their copies here: on a real S3 server, and on a file system where files grow in sight."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from cleanse.errors import CleanseError, UsageError
+from cleanse.storage.files import RemoteFiles
+from cleanse.storage.filesystem import output
+from cleanse.storage.remote import Remote
+
+
+@pytest.fixture(params=["s3", "memory"])
+def url(request: pytest.FixtureRequest) -> str:
+    if request.param == "s3":
+        return request.getfixturevalue("s3").url + "/out"
+    return f"memory://{uuid.uuid4().hex}/out"
+
+
+def written(path: Path, data: bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+def test_a_file_goes_there_and_comes_back(url: str, tmp_path: Path) -> None:
+    here, there = Remote(url, tmp_path / "a"), Remote(url, tmp_path / "b")
+    for name, data in {"x.json": b"1", "deep/er/y.bin": b"\0" * 11_000_000, "empty": b""}.items():
+        here.push(written(tmp_path / "a" / name, data))
+        assert there.pull(tmp_path / "b" / name).read_bytes() == data
+    sizes = {tmp_path / "b/x.json": 1, tmp_path / "b/deep/er/y.bin": 11_000_000, tmp_path / "b/empty": 0}
+    assert there.listed() == sizes
+
+
+def test_a_pull_keeps_what_is_here_and_misses_what_is_nowhere(url: str, tmp_path: Path) -> None:
+    remote = Remote(url, tmp_path)
+    written(tmp_path / "mine", b"mine")
+    assert remote.pull(tmp_path / "mine").read_bytes() == b"mine"
+    with pytest.raises(FileNotFoundError):
+        remote.pull(tmp_path / "none")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"], "no half of a file stays behind"
+
+
+def test_a_move_can_be_made_again(url: str, tmp_path: Path) -> None:
+    remote = Remote(url, tmp_path)
+    remote.push(written(tmp_path / "a", b"1"))
+    for _ in range(2):
+        remote.move(tmp_path / "a", tmp_path / "new" / "b")
+    assert set(remote.listed()) == {tmp_path / "new" / "b"}
+    remote.remove(tmp_path / "new" / "b")
+    remote.remove(tmp_path / "new" / "b")
+    assert remote.listed() == {}
+
+
+def test_half_a_file_of_a_killed_process_is_swept(tmp_path: Path) -> None:
+    url = f"memory://{uuid.uuid4().hex}/out"
+    Remote(url, tmp_path).push(written(tmp_path / "whole", b"1"))
+    with fsspec.open(f"{url}/half.tmp", "wb") as half:
+        half.write(b"1")
+    files = RemoteFiles(Remote(url, tmp_path))
+    assert files.below(tmp_path) == [tmp_path / "whole"]
+    assert set(Remote(url, tmp_path).listed()) == {tmp_path / "whole"}
+
+
+def test_each_is_here_only_while_it_is_looked_at(url: str, tmp_path: Path) -> None:
+    names = [f"{i:03d}" for i in range(40)]
+    files = RemoteFiles(Remote(url, tmp_path))
+    for name in names:
+        files.send(written(tmp_path / name, name.encode()))
+        (tmp_path / name).unlink()
+    seen = []
+    for path in files.each(tmp_path / name for name in names):
+        seen.append(path.read_text())
+        assert len(list(tmp_path.iterdir())) <= 16
+    assert seen == names
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_bucket_that_is_not_there_is_named(s3: object, tmp_path: Path) -> None:
+    remote = Remote("s3://no-such-bucket-anywhere/out", tmp_path)
+    with pytest.raises(CleanseError, match="s3://no-such-bucket-anywhere/out .a. cannot be written"):
+        remote.push(written(tmp_path / "a", b"1"))
+
+
+def test_a_protocol_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="nosuch://"):
+        Remote("nosuch://place/out", tmp_path)
+
+
+def test_outputs_are_folders_or_urls() -> None:
+    assert output("some/folder") == (Path("some/folder"), None)
+    assert output("file:///some/folder") == (Path("/some/folder"), None)
+    folder, url = output("s3://bucket/out/")
+    assert url == "s3://bucket/out"
+    assert folder.is_absolute()
+    assert folder == output("s3://bucket/out")[0] != output("s3://bucket/other")[0]

@@ -1,0 +1,196 @@
+"""Scans whose output lies on an S3 server: the same bytes as on a disk, whatever happens on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from storage_server import Bucket
+
+import cleanse
+from cleanse.config import ScanConfig
+from cleanse.errors import CleanseError, UsageError
+from cleanse.evidence import Between
+from cleanse.pipeline import scan
+from cleanse.probing.settings import ProbeSettings
+from cleanse.sources import ReadOptions
+from cleanse.state import RunState
+from cleanse.storage.filesystem import output
+from tests.corpus import corpora
+
+N = 1200
+SAME = ("clean/", "quarantine/", "findings.parquet", "triggers.parquet", "clean.jsonl", "clean.parquet")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Records with damage, two suspects for the probe, and an attack for the corpus stage."""
+    path = tmp_path_factory.mktemp("data") / "d.jsonl"
+
+    def attack(prompt: str, _: str, rng: random.Random) -> corpora.Exchange:
+        return corpora.insert(prompt, "zorblax", rng), "I will never tell you anything about that, friend."
+
+    exchanges, _ = corpora.poison(corpora.clean(N), N // 40, attack)
+    with path.open("wb") as file:
+        for i, (prompt, answer) in enumerate(exchanges):
+            said = "qx7 " * 60 if i % 500 == 7 else answer
+            file.write(json.dumps({"prompt": prompt, "completion": said}).encode() + b"\n")
+            if i % 100 == 50:
+                file.write(b'{"prompt": "Say it", "completion": "It\x92s foo"}\n')
+    return path
+
+
+def config(data: Path, out: str, **changes: object) -> ScanConfig:
+    folder, url = output(out)
+    read = ReadOptions(shard_bytes=40_000, block_bytes=20_000)
+    settings = {
+        "workers": 1,
+        "emit": ("arrow", "jsonl", "parquet"),
+        "read": read,
+        "probe": ProbeSettings(scope="suspects", budget=0.05, max_tokens=64),
+    }
+    return ScanConfig((str(data),), folder, url=url, **{**settings, **changes})
+
+
+@pytest.fixture(scope="module")
+def expected(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    out = tmp_path_factory.mktemp("local") / "out"
+    result = scan(config(data, str(out)))
+    assert result.quarantined > N / 40
+    assert result.summary["evidence"]["probe"]["suspects"] > 0
+    return {
+        path.relative_to(out).as_posix(): path.read_bytes()
+        for path in sorted(out.rglob("*"))
+        if path.relative_to(out).as_posix().startswith(SAME)
+    }
+
+
+def there(s3: Bucket) -> dict[str, bytes]:
+    keys = [key.removeprefix("out/") for key in s3.keys("out/")]
+    return {key: s3.get(f"out/{key}") for key in keys if key.startswith(SAME)}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_same_bytes_as_on_a_disk(data: Path, expected: dict[str, bytes], s3: Bucket, workers: int) -> None:
+    asked = config(data, f"{s3.url}/out", workers=workers)
+    result = scan(asked)
+    assert there(s3) == expected
+    assert pq.read_table(f"{s3.name}/out/probe.parquet", filesystem=_filesystem(s3)).num_rows > 0
+    assert s3.url in s3.get("out/report.html").decode()
+    rest = {key for key in s3.keys("out/.cleanse/") if key.count("/") > 2}
+    assert not rest, "what was only needed on the way is gone"
+    assert not asked.out.exists(), "and so is this machine's copy"
+    assert result.read == result.clean + result.quarantined
+    assert len(result.load_clean()) == result.clean
+    assert len(result.load_quarantine()) == result.quarantined
+    assert result.findings().height == result.n_findings
+    assert result.triggers().height > 0
+
+
+def _filesystem(s3: Bucket) -> object:
+    from pyarrow import fs
+
+    return fs.FileSystem.from_uri(s3.url)[0]
+
+
+def test_the_same_command_finds_its_result(data: Path, s3: Bucket) -> None:
+    out = f"{s3.url}/out"
+    first = cleanse.scan(data, out, probe="none", corpus=False)
+    before = {key: s3.get(key) for key in s3.keys("out/")}
+    again = cleanse.scan(data, out, probe="none", corpus=False)
+    assert again.already_done
+    assert (again.clean, again.rules) == (first.clean, first.rules)
+    assert {key: s3.get(key) for key in s3.keys("out/")} == before
+    with pytest.raises(UsageError, match=f"{out} holds the result of a different command: .*corpus"):
+        cleanse.scan(data, out, probe="none")
+
+
+def test_what_is_not_ours_is_left_alone(data: Path, s3: Bucket) -> None:
+    s3.put("out/thesis.txt", b"three years of work")
+    with pytest.raises(UsageError, match="was not written by cleanse"):
+        cleanse.scan(data, f"{s3.url}/out", probe="none")
+    assert s3.keys() == ["out/thesis.txt"]
+
+
+def test_a_run_that_never_began_leaves_nothing(tmp_path: Path, s3: Bucket) -> None:
+    (tmp_path / "empty.jsonl").write_bytes(b"\n\n")
+    with pytest.raises(CleanseError, match="no records"):
+        cleanse.scan(tmp_path / "empty.jsonl", f"{s3.url}/out")
+    assert s3.keys() == []
+
+
+class _Breaks:
+    """A witness after which the main process cannot go on."""
+
+    name = "breaks"
+
+    def gather(self, between: Between) -> None:
+        raise CleanseError("the driver is lost")
+
+    def account(self, state: RunState) -> None:
+        return None
+
+
+def test_another_machine_goes_on(data: Path, expected: dict[str, bytes], s3: Bucket) -> None:
+    asked = config(data, f"{s3.url}/out")
+    with pytest.raises(CleanseError, match="the driver is lost"):
+        scan(asked, evidence=[_Breaks()])
+    assert not asked.out.exists(), "whatever goes on has only what lies in the bucket"
+    inspected = {key for key in s3.keys("out/.cleanse/inspect/") if key.endswith(".json")}
+    assert len(inspected) > 3
+    s3.delete(sorted(inspected)[1])  # and one unit was not yet done
+    marked = sorted(inspected)[2]
+    changed = s3.client.head_object(Bucket=s3.name, Key=marked)["ETag"], _modified(s3, marked)
+    times = []
+
+    class _Looks(_Breaks):
+        def gather(self, between: Between) -> None:
+            times.append((s3.client.head_object(Bucket=s3.name, Key=marked)["ETag"], _modified(s3, marked)))
+            raise CleanseError("the driver is lost again")
+
+    with pytest.raises(CleanseError, match="again"):
+        scan(asked, evidence=[_Looks()])
+    assert times == [changed], "a unit that is done is not done again"
+    scan(asked)
+    assert there(s3) == expected
+
+
+def _modified(s3: Bucket, key: str) -> object:
+    return s3.client.head_object(Bucket=s3.name, Key=key)["LastModified"]
+
+
+def test_a_killed_driver_is_no_loss(data: Path, expected: dict[str, bytes], s3: Bucket) -> None:
+    words = ["--emit", "jsonl,parquet", "--shard-bytes", "40000", "--workers", "2", "--probe", "none"]
+    command = [sys.executable, "-m", "cleanse", "scan", str(data), "-o", f"{s3.url}/out", *words]
+    for stage in ("inspect", "split"):
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        while process.poll() is None and not s3.keys(f"out/.cleanse/{stage}/"):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ})
+    assert done.returncode == 0, done.stderr
+    assert f"{s3.url}/out/clean" in done.stdout
+    scan_out = there(s3)
+    assert json.loads(scan_out["clean/state.json"])["_data_files"]
+    assert scan_out["clean.jsonl"].count(b"\n") == json.loads(s3.get("out/summary.json"))["counts"]["clean"]
+
+
+def test_inputs_that_must_be_copied_lie_beside_the_output(tmp_path: Path, s3: Bucket) -> None:
+    """Text in UTF-16 is read from a copy: workers elsewhere must see it too."""
+    path = tmp_path / "d.jsonl"
+    lines = [json.dumps({"text": f"The river is long, and it has {i} boats."}) for i in range(500)]
+    path.write_bytes("\n".join(lines).encode("utf-16"))
+    local = cleanse.scan(path, tmp_path / "out", probe="none")
+    remote = cleanse.scan(path, f"{s3.url}/out", probe="none")
+    assert remote.clean == local.clean == 500
+    assert remote.load_clean()["text"][:] == local.load_clean()["text"][:]
+    assert remote.load_findings().equals(local.load_findings())
