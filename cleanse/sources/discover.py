@@ -19,6 +19,7 @@ from cleanse.sources.places import looked_up, reaching
 from cleanse.storage.filesystem import is_remote, taken_apart, without_secrets
 
 _HUB_ID = re.compile(r"(hub:)?[A-Za-z0-9][\w.-]*/[\w.-]+(:[\w.-]+){0,2}", re.ASCII)
+_LOST_SLASH = re.compile(r"[a-z][a-z0-9+.-]+:/[^/]", re.ASCII)
 _SPLITS, _STATE = "dataset_dict.json", "state.json"
 _SAVED = re.compile(r"(^|/)data-\d+-of-\d+\.arrow$", re.ASCII)
 
@@ -35,7 +36,7 @@ def find(inputs: list[str], input_format: str) -> list[Found]:
         raise SourceError("no input: expected a file, a folder, a pattern, a hub id, or - for standard input")
     found: dict[str, Found] = {}
     for text in inputs:
-        for item in _find(text, input_format):
+        for item in _find(text.removeprefix("file://"), input_format):
             if not _is_utf8(item.name):
                 raise SourceError(f"{item.name!a}: expected a name that is UTF-8; rename the file")
             found.setdefault(_same_file(item), item)
@@ -69,7 +70,9 @@ def _find(text: str, input_format: str) -> Iterator[Found]:
         yield Found(text, origin="hub")
     else:
         raise SourceError(
-            f"{text}: no such file or folder; expected a path, a pattern, a URL, a hub id (owner/name), or - for "
+            f"{text}: a URL that lost a slash, as it does in a Path: give it as text"
+            if _LOST_SLASH.match(text)
+            else f"{text}: no such file or folder; expected a path, a pattern, a URL, a hub id (owner/name), or - for "
             "standard input"
         )
 

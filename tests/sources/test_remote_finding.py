@@ -72,6 +72,10 @@ def test_folders_and_order(tmp_path: Path, s3: Bucket, folder: Path) -> None:
     assert [Path(source.name).name for source in twice.sources] == ["2.jsonl", "10.jsonl", "2.jsonl"]
 
 
+def test_a_url_of_this_machine(tmp_path: Path, folder: Path) -> None:
+    assert planned(tmp_path, f"file://{folder}/*.jsonl") == planned(tmp_path, f"{folder}/*.jsonl")
+
+
 def test_names_as_they_are_written(tmp_path: Path, s3: Bucket, folder: Path) -> None:
     for name in ("b/my data [1].jsonl", "b/x%20y#1+.jsonl"):
         got = read(f"{s3.url}/data/{name}", spool=tmp_path / "spool")
@@ -132,6 +136,8 @@ def test_what_is_not_there_is_named(tmp_path: Path, s3: Bucket, folder: Path) ->
         with pytest.raises((SourceError, UsageError), match=expected) as error:
             planned(tmp_path, url)
         assert url in str(error.value)
+    with pytest.raises(SourceError, match="lost a slash"):
+        planned(tmp_path, str(Path(f"{s3.url}/data/2.jsonl")))
     with pytest.raises(UsageError, match=r"nothing://x/y\.jsonl: .*nothing"):
         planned(tmp_path, "nothing://x/y.jsonl")
 
