@@ -24,7 +24,7 @@ class Job:
 
 
 class Engine(Protocol):
-    """Runs jobs, each exactly once, in any order, anywhere."""
+    """Runs jobs in any order, anywhere. One whose worker was lost may be begun again: it commits the same bytes."""
 
     def run(self, jobs: Sequence[Job], report: Report) -> Iterator[Any]:
         """The results in the order of the jobs. Raises CleanseError naming the job that failed."""

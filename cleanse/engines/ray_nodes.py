@@ -17,6 +17,7 @@ from cleanse.engines.ray_worker import Home
 from cleanse.errors import CleanseError
 
 _PATIENCE_SECONDS = 10.0  # a network disk may show a new file late
+_MOST_FILES = 1_000  # that every node is asked for: of more, some from everywhere
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,17 @@ def check(home: Home, folder: Path | None, files: Iterable[str], runtime_env: Ma
     Raises:
         CleanseError: a node lacks one of them; the message names the node and says what to do.
     """
-    wanted = sorted({(os.path.abspath(name), _size(name)) for name in files})  # noqa: PTH100 - no symlink is resolved
+    wanted = sorted(set(files))
+    wanted = wanted[:: len(wanted) // _MOST_FILES + 1]
+    if not all(map(os.path.isabs, [*wanted, str(folder or os.sep)])):
+        wanted.append(home.folder)  # workers, too, go there to see what is named from there
+    sized = [(os.path.abspath(name), _size(name)) for name in wanted]  # noqa: PTH100 - as it is named, links and all
     token = None
     if folder is not None:
         token = (folder / f"token-{token_hex(8)}{TEMPORARY}").absolute()
         token.touch()
     try:
-        reports = _ask(home, str(token) if token else None, wanted, runtime_env)
+        reports = _ask(home, str(token) if token else None, sized, runtime_env)
     finally:
         if token:
             token.unlink(missing_ok=True)
@@ -65,15 +70,16 @@ def check(home: Home, folder: Path | None, files: Iterable[str], runtime_env: Ma
 def _ask(
     home: Home, token: str | None, files: Sequence[tuple[str, int | None]], runtime_env: Mapping[str, Any] | None
 ) -> list[_Report]:
+    there = nodes()
     look = ray.remote(num_cpus=0, max_retries=2, runtime_env=runtime_env)(_looking())
     asked = [
         look.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(
             list(home.paths), token, list(files), _PATIENCE_SECONDS
         )
-        for node in nodes()
+        for node in there
     ]
     reports = []
-    for node, answer in zip(nodes(), asked, strict=False):
+    for node, answer in zip(there, asked, strict=True):
         try:
             host, trouble, version, missing = ray.get(answer)
         except ray.exceptions.RayError as error:
