@@ -12,7 +12,7 @@ from cleanse.errors import UsageError
 from cleanse.pipeline import scan as run
 from cleanse.probing.recipes import settle
 from cleanse.sources import ReadOptions
-from cleanse.storage.filesystem import output
+from cleanse.storage.filesystem import on_disk, output
 from cleanse.summary import ScanResult
 from cleanse.trainer_view.asking import token_source
 
@@ -147,6 +147,7 @@ def release(
     from cleanse.reviewing.release import release as run_release  # noqa: PLC0415
     from cleanse.reviewing.selection import Wanted  # noqa: PLC0415
 
+    folder = on_disk(os.fspath(out))
     if decisions is not None and not Path(decisions).is_file():
         raise UsageError(f"there is no file {os.fspath(decisions)}: expected the decisions that the report exports")
     decided = load(Path(decisions)) if decisions is not None else {}
@@ -159,4 +160,4 @@ def release(
         note=note,
         decided=decisions is not None,
     )
-    return run_release(Path(out), wanted, None if allow is None else Path(allow))
+    return run_release(folder, wanted, None if allow is None else Path(allow))

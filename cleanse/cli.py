@@ -14,6 +14,7 @@ import click
 
 from cleanse import __version__
 from cleanse.commands.guard import Group
+from cleanse.commands.places import FinishedScan
 
 FAILED_ON = 10
 
@@ -193,7 +194,8 @@ def scan(
     """Part SRC... into clean and quarantined records.
 
     SRC: files (JSONL, JSON, CSV, TSV, Parquet, Arrow, text; .gz, .zst, .bz2, .xz), folders, globs, all of these also
-    by URL (s3://bucket/data/*.jsonl, hdfs://...), a hub id, or - for stdin. A run that was interrupted goes on when the same command is given again.
+    by URL (s3://bucket/data/*.jsonl, hdfs://...), a hub id, or - for stdin. A run that was interrupted goes on when
+    the same command is given again.
 
     Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no records, 10 findings at or above --fail-on.
     """
@@ -302,7 +304,7 @@ def replay(
 
 
 @main.command()
-@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("out", type=FinishedScan())
 @click.option("--open", "open_page", is_flag=True, help="Open the page in a browser.")
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write the page anew, to this file.")
 @click.option("--all", "every_rule", is_flag=True, help="Print every rule and source.")
@@ -324,7 +326,7 @@ def report(out: Path, *, open_page: bool, html: Path | None, every_rule: bool, a
 
 
 @main.command()
-@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("out", type=FinishedScan())
 @click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="a free one", help="Where to listen.")
 @click.option("--open", "open_page", is_flag=True, help="Open the page in a browser.")
 def review(out: Path, *, port: int, open_page: bool) -> None:
@@ -335,7 +337,7 @@ def review(out: Path, *, port: int, open_page: bool) -> None:
 
 
 @main.command()
-@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("out", type=FinishedScan())
 @click.option("--ids", multiple=True, metavar="ID", help="A record's cleanse_id; @FILE for one per line. Repeatable.")
 @click.option("--rule", "rule_ids", multiple=True, metavar="RULE", help="Records that only these rules hold.")
 @click.option(

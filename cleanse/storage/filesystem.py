@@ -44,6 +44,21 @@ def without_secrets(url: str) -> str:
     return f"{protocol}://{kept}{host}{path}"
 
 
+def on_disk(name: str) -> Path:
+    """The folder of a finished scan, for commands that change it or read records one by one.
+
+    Raises:
+        UsageError: it is a URL; the message says what to do.
+    """
+    if is_remote(name):
+        url = without_secrets(name)
+        raise UsageError(
+            f"{url} is no folder of this machine: copy it to a disk first (aws s3 sync {url} OUT, or what your store "
+            "has for it) and name the copy"
+        )
+    return Path(name)
+
+
 def output(name: str) -> tuple[Path, str | None]:
     """Where a run keeps its files on this machine, and the URL that its output goes to, if ``name`` is one.
 

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import fsspec
 import pytest
+from click.testing import CliRunner
 
+import cleanse
+from cleanse.cli import main
 from cleanse.errors import CleanseError, UsageError
 from cleanse.storage.files import RemoteFiles
 from cleanse.storage.filesystem import output
@@ -98,3 +101,13 @@ def test_outputs_are_folders_or_urls() -> None:
     assert url == "s3://bucket/out"
     assert folder.is_absolute()
     assert folder == output("s3://bucket/out")[0] != output("s3://bucket/other")[0]
+
+
+def test_commands_that_need_a_disk_say_so() -> None:
+    with pytest.raises(UsageError, match="aws s3 sync s3://bucket/out OUT"):
+        cleanse.release("s3://bucket/out", ids=["a"])
+    for command in ("report", "review", "release"):
+        said = CliRunner().invoke(main, [command, "s3://user:secret@bucket/out"])
+        assert said.exit_code == 2
+        assert "copy it to a disk first" in said.output
+        assert "secret" not in said.output
