@@ -10,12 +10,12 @@ from cleanse.errors import UsageError
 from cleanse.safe_text import escape
 
 
-class FinishedScan(click.ParamType):
+class FinishedScan(click.ParamType[Path]):
     """A folder of this machine. A URL is refused with a word on what to do."""
 
     name = "directory"
 
-    def convert(self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None) -> Path:  # noqa: ARG002 - as click calls it
+    def convert(self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """The path. Raises click.BadParameter."""
         from cleanse.storage.filesystem import on_disk  # noqa: PLC0415 - brings Arrow's file systems
 
