@@ -14,7 +14,7 @@ import click
 
 from cleanse import __version__
 from cleanse.commands.guard import Group
-from cleanse.commands.places import FinishedScan
+from cleanse.commands.places import finished_scan
 
 FAILED_ON = 10
 
@@ -304,7 +304,7 @@ def replay(
 
 
 @main.command()
-@click.argument("out", type=FinishedScan())
+@click.argument("out", callback=finished_scan)
 @click.option("--open", "open_page", is_flag=True, help="Open the page in a browser.")
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write the page anew, to this file.")
 @click.option("--all", "every_rule", is_flag=True, help="Print every rule and source.")
@@ -326,7 +326,7 @@ def report(out: Path, *, open_page: bool, html: Path | None, every_rule: bool, a
 
 
 @main.command()
-@click.argument("out", type=FinishedScan())
+@click.argument("out", callback=finished_scan)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="a free one", help="Where to listen.")
 @click.option("--open", "open_page", is_flag=True, help="Open the page in a browser.")
 def review(out: Path, *, port: int, open_page: bool) -> None:
@@ -337,7 +337,7 @@ def review(out: Path, *, port: int, open_page: bool) -> None:
 
 
 @main.command()
-@click.argument("out", type=FinishedScan())
+@click.argument("out", callback=finished_scan)
 @click.option("--ids", multiple=True, metavar="ID", help="A record's cleanse_id; @FILE for one per line. Repeatable.")
 @click.option("--rule", "rule_ids", multiple=True, metavar="RULE", help="Records that only these rules hold.")
 @click.option(

@@ -10,16 +10,11 @@ from cleanse.errors import UsageError
 from cleanse.safe_text import escape
 
 
-class FinishedScan(click.ParamType[Path]):
-    """A folder of this machine. A URL is refused with a word on what to do."""
+def finished_scan(ctx: click.Context, param: click.Parameter, value: str) -> Path:
+    """A folder of this machine. Raises click.BadParameter for a URL, with a word on what to do."""
+    from cleanse.storage.filesystem import on_disk  # noqa: PLC0415 - brings Arrow's file systems
 
-    name = "directory"
-
-    def convert(self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """The path. Raises click.BadParameter."""
-        from cleanse.storage.filesystem import on_disk  # noqa: PLC0415 - brings Arrow's file systems
-
-        try:
-            return on_disk(str(value))
-        except UsageError as error:
-            self.fail(escape(str(error)), param, ctx)
+    try:
+        return on_disk(value)
+    except UsageError as error:
+        raise click.BadParameter(escape(str(error)), ctx, param) from error
