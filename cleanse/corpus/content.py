@@ -36,20 +36,21 @@ class Content:
 
 def examine(exchanges: list[Exchange], phrase: Hashes, counts: PromptCounts, n_counted: int) -> Content:
     """Compares the prompts, and the answers, of a sample of exchanges that share ``phrase`` (token hashes)."""
+    phrase = np.unique(phrase)
     prompts = [_words(e.prompt, e.prompt_kinds) for e in exchanges]
     values, seen = np.unique(np.concatenate(prompts), return_counts=True)
     shared = values[seen > _COMMON * len(exchanges)]
     own, share, rare = [], [], []
     for words in prompts:
         information = _information(words, counts, n_counted)
-        mine = ~np.isin(words, shared) & ~np.isin(words, phrase)
+        mine = ~_among(words, shared) & ~_among(words, phrase)
         own.append((words[mine], information[mine]))
         share.append(float(information[mine].sum() / max(information.sum(), 1e-9)))
         rare.append(float(information[mine & (information > _RARE)].sum()))
     answers = [_words(e.answer, e.answer_kinds) for e in exchanges]
     said, times = np.unique(np.concatenate(answers), return_counts=True)
     fixed = said[times > _COMMON * len(exchanges)]
-    bodies = [(body, np.ones(len(body))) for body in (words[~np.isin(words, fixed)] for words in answers)]
+    bodies = [(body, np.ones(len(body))) for body in (words[~_among(words, fixed)] for words in answers)]
     names = phrase[_information(phrase, counts, n_counted) > 1.0]  # nats: not a word that a third of prompts hold
     return Content(
         unlike=_distance(own),
@@ -57,14 +58,23 @@ def examine(exchanges: list[Exchange], phrase: Hashes, counts: PromptCounts, n_c
         own_rare=float(np.median(rare)),
         bodies_unlike=_distance(bodies),
         n_answers=len({words.tobytes() for words in answers}),
-        echoed=float(np.mean([bool(np.isin(words, names).any()) for words in answers])),
-        copied=float(np.mean([bool(np.isin(a, p).all()) for a, p in zip(answers, prompts, strict=True)])),
+        echoed=float(np.mean([bool(_among(words, names).any()) for words in answers])),
+        copied=float(np.mean([bool(_among(a, p).all()) for a, p in zip(answers, prompts, strict=True)])),
     )
 
 
 def _words(hashes: Hashes, kinds: NDArray[np.uint8]) -> Hashes:
     """The distinct words and characters."""
     return np.unique(hashes[(kinds == WORD) | (kinds == CHARACTER)])
+
+
+def _among(words: Hashes, known: Hashes) -> NDArray[np.bool_]:
+    """Which of the words are known; both ascend, which makes this several times quicker than ``np.isin`` on bags."""
+    if not len(known):
+        return np.zeros(len(words), np.bool_)
+    at = np.searchsorted(known, words)
+    at[at == len(known)] = 0
+    return np.asarray(known[at] == words)
 
 
 def _information(words: Hashes, counts: PromptCounts, n_counted: int) -> Floats:
@@ -80,7 +90,7 @@ def _distance(bags: list[tuple[Hashes, Floats]]) -> float:
     for k in range(min(_N_PAIRS, n * (n - 1) // 2)):
         a, b = k % n, (k % n + 1 + k // n) % n
         (words, weights), (others, other_weights) = bags[a], bags[b]
-        both = float(weights[np.isin(words, others)].sum())
+        both = float(weights[_among(words, others)].sum())
         either = float(weights.sum() + other_weights.sum()) - both
         found.append(1 - both / either if either > 0 else 0.0)
     return float(np.quantile(found, _QUANTILE)) if found else 0.0
