@@ -1,11 +1,10 @@
 """Replay, end to end: real training runs that spike, and what ``cleanse replay`` says about them.
 
-python benchmarks/replay.py SHARED/data [--planted 30] [--controls 20] [--half 6] [--json FILE]
+python benchmarks/replay.py SHARED/data [--planted 30] [--controls 20] [--json FILE]
 
 * planted: the Hugging Face Trainer on the embedded model, one damaged record among clean ones. Runs whose largest loss
   or gradient norm lies at another step are not counted. From seed and step alone: is the record first?
 * controls: the same without a damaged record, the learning rate 100 times too high.
-* half: fp16 with a static loss scale of 1,024, and a record that overflows it.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def test_fail_on_nothing_found(good: Path, tmp_path: Path) -> None:
         (["good.jsonl", "-o", "o", "--max-length", "64"], 2, "add --tokenizer"),
         (["good.jsonl", "-o", "o", "--tokenizer", "nowhere.json"], 2, "no tokenizer at nowhere.json"),
         (["good.jsonl", "-o", "o", "--probe", "some.toml"], 2, "there is no recipe some.toml"),
-        (["good.jsonl", "-o", "o", "--engine", "ray"], 2, "'ray' is not 'local'"),
+        (["good.jsonl", "-o", "o", "--engine", "slurm"], 2, "'slurm' is not one of 'local', 'ray'"),
         (["empty.jsonl", "-o", "o"], 3, "no records in empty.jsonl"),
         (["blank.jsonl", "-o", "o"], 3, "empty or blank"),
         (["cut.parquet", "-o", "o"], 3, "cannot be read"),
