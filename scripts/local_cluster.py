@@ -13,6 +13,7 @@ from typing import Any
 from cleanse.engines.choosing import before_ray
 
 STORE_BYTES = 80 << 20  # Ray wants 75 MiB at least
+_CHECK_MS = 1_000  # a node that refuses five calls in turn is lost; Ray's own period is three seconds
 
 
 @contextmanager
@@ -29,7 +30,8 @@ def cluster(n_nodes: int) -> Iterator[Any]:
     folder = Path(tempfile.mkdtemp(prefix="ct", dir="/tmp"))
     kept = os.environ.get("RAY_TMPDIR")
     os.environ["RAY_TMPDIR"] = str(folder)
-    made = Cluster(initialize_head=True, head_node_args={**_node(), "include_dashboard": False})
+    head = {**_node(), "include_dashboard": False, "_system_config": {"health_check_period_ms": _CHECK_MS}}
+    made = Cluster(initialize_head=True, head_node_args=head)
     try:
         grow(made, n_nodes)
         yield made

@@ -82,14 +82,23 @@ def always_die(n: int, report: Report) -> int:
     return n
 
 
-def where(task: tuple[str, int], report: Report) -> str:
-    """The node it runs on; says that it has begun, and takes its time."""
+def where(n: int, report: Report) -> str:
+    """The node it runs on."""
     import ray
 
-    folder, n = task
-    node = ray.get_runtime_context().get_node_id()
-    Path(folder, f"begun-{n}-{node}").touch()
-    time.sleep(0.5)
+    return ray.get_runtime_context().get_node_id()
+
+
+def outlive(task: tuple[str, int, str], report: Report) -> str:
+    """Never ends on the node that is to be lost; elsewhere it waits until that node has begun a job."""
+    folder, n, doomed = task
+    node = where(n, report)
+    if node == doomed:
+        Path(folder, f"begun-{n}").touch()
+        time.sleep(600)
+    deadline = time.monotonic() + 60
+    while not list(Path(folder).glob("begun-*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
     return node
 
 
