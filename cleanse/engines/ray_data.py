@@ -8,7 +8,6 @@ the jobs of a lost worker again elsewhere, and a commit is one atomic rename how
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
@@ -20,18 +19,16 @@ import ray
 from ray.data import ActorPoolStrategy, DataContext, TaskPoolStrategy
 from ray.data.exceptions import ExecutionTimeoutError
 
-from cleanse.config import usable_processors
 from cleanse.engines import ray_nodes
 from cleanse.engines.job import Job, Report
-from cleanse.engines.local import ONE_THREAD
+from cleanse.engines.ray_connection import Connection, connect
 from cleanse.engines.ray_worker import Home, Measurer, answers_of, row_of, run_rows
-from cleanse.errors import CleanseError, UsageError
+from cleanse.errors import CleanseError
 from cleanse.storage.filesystem import is_remote
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_STORE_BYTES = 256 << 20  # of a Ray started here: jobs and results are small
 _LONGEST_SECONDS = 6 * 3600.0  # without one result; a job takes minutes
 _ACCELERATORS = {"cuda": "GPU", "npu": "NPU", "ascend": "NPU"}
 
@@ -66,8 +63,7 @@ class RayEngine:
         self._resources = dict(resources) if resources else None
         self._files = tuple(files)
         self._home = Home.here()
-        self._connected = self._ours = False
-        self._runtime_env: dict[str, Any] | None = None
+        self._connection: Connection | None = None
 
     def check_folder(self, folder: Path | None, inputs: Iterable[str] = ()) -> None:
         """Whether all nodes can work on what is in ``folder`` (None: it is nobody's disk), and read the inputs.
@@ -75,9 +71,8 @@ class RayEngine:
         Raises:
             CleanseError: a node cannot; the message names it and says what to do.
         """
-        self._connect()
         local = [name for name in (*self._files, *inputs) if not is_remote(name)]
-        ray_nodes.check(self._home, folder, local, self._runtime_env)
+        ray_nodes.check(self._home, folder, local, self._connect().runtime_env)
 
     def run(self, jobs: Sequence[Job], report: Report) -> Iterator[Any]:
         """The results in the order of the jobs.
@@ -85,8 +80,6 @@ class RayEngine:
         Raises:
             CleanseError: a job failed, and the message names it; or the cluster did.
         """
-        if jobs:
-            self._connect()
         for measures, some in groupby(jobs, key=lambda job: job.measures):
             yield from self._stream(list(some), report, measures=measures)
 
@@ -117,8 +110,8 @@ class RayEngine:
     def _dataset(self, jobs: Sequence[Job], *, measures: bool) -> Any:
         rows = [row_of(index, job.function, job.argument) for index, job in enumerate(jobs)]
         options: dict[str, Any] = {"batch_size": 1, "batch_format": "pyarrow", "zero_copy_batch": True}
-        if self._runtime_env is not None:
-            options["runtime_env"] = self._runtime_env
+        if (environment := self._connect().runtime_env) is not None:
+            options["runtime_env"] = environment
         with DataContext.current(_context()):
             given = ray.data.from_items(rows, override_num_blocks=len(rows))
             if not measures:
@@ -151,54 +144,16 @@ class RayEngine:
             )
         return min(there or self._n_tasks, self._n_tasks or there)
 
-    def _connect(self) -> None:
-        if self._connected:
-            return
-        one_thread = {"env_vars": dict(ONE_THREAD)}
-        if ray.is_initialized():
-            self._refuse_another()
-            self._runtime_env = one_thread
-        else:
-            self._start(self._address or os.environ.get("RAY_ADDRESS") or "local", one_thread)
-            self._ours = True
-        self._connected = True
-
-    def _refuse_another(self) -> None:
-        connected = ray.get_runtime_context().gcs_address
-        if self._address not in {None, "auto", connected}:
-            raise UsageError(
-                f"this process is connected to the Ray at {connected}, and {self._address} was asked for: "
-                "call ray.shutdown() before, or leave the address out"
-            )
-
-    def _start(self, address: str, runtime_env: Mapping[str, Any]) -> None:
-        """Connects to a cluster, or starts one of this machine alone."""
-        if address.startswith("ray://"):
-            raise UsageError(
-                f"{address}: run the command on a node of the cluster, and give the address of its head (host:6379) "
-                "or auto; ray:// is for programs outside"
-            )
-        options: dict[str, Any] = {}
-        if address == "local":
-            processors = self._n_tasks or usable_processors()
-            options = {"num_cpus": processors, "object_store_memory": _STORE_BYTES, "include_dashboard": False}
-        try:
-            with _nothing_on_stderr():
-                ray.init(
-                    address, log_to_driver=False, logging_level=logging.ERROR, runtime_env=dict(runtime_env), **options
-                )
-        except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
-            first = str(error).strip().partition("\n")[0]
-            raise CleanseError(
-                f"no Ray cluster can be used at {address}: {first}. Expected host:port of a running head (ray start "
-                "--head), auto on one of its nodes, or no address for a Ray of this machine alone"
-            ) from error
+    def _connect(self) -> Connection:
+        if self._connection is None:
+            self._connection = connect(self._address, self._n_tasks)
+        return self._connection
 
     def close(self) -> None:
         """Gives up the connection, if it was made here; a cluster that was there before stays."""
-        if self._ours:
+        if self._connection is not None and self._connection.ours:
             ray.shutdown()
-        self._connected = self._ours = False
+        self._connection = None
 
     def __enter__(self) -> Self:
         return self
@@ -218,19 +173,6 @@ def _context() -> DataContext:
     context.execution_options.preserve_order = False  # a slow job would hold back the results of all behind it
     context.execution_no_progress_timeout_s = _LONGEST_SECONDS
     return context
-
-
-@contextmanager
-def _nothing_on_stderr() -> Iterator[None]:
-    """For the start of Ray, whose C++ half announces there that it will be quiet. Python's errors are exceptions."""
-    kept = os.dup(2)
-    try:
-        with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - a device
-            os.dup2(nowhere.fileno(), 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -247,3 +248,21 @@ def test_an_address_must_be_that_of_the_connection(three: Any) -> None:
         assert list(engine.run(_jobs(jobs.fail_on_three, [1]), _ignore)) == [1]
     with RayEngine("10.1.2.3:6379") as engine, pytest.raises(UsageError, match=r"is connected .* 10\.1\.2\.3:6379"):
         list(engine.run(_jobs(jobs.fail_on_three, [1]), _ignore))
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("127.0.0.1:1", r"no Ray cluster can be used at 127\.0\.0\.1:1: .*refused.*ray start --head"),
+        ("ray://10.1.2.3:10001", "run the command on a node of the cluster"),
+    ],
+)
+def test_an_address_where_no_cluster_is_says_so_at_once(address: str, words: str, tmp_path: Path) -> None:
+    code = (
+        "from cleanse.engines.ray_data import RayEngine\n"
+        "from cleanse.errors import CleanseError\n"
+        "try:\n    RayEngine({!r}).check_folder(None)\nexcept CleanseError as error:\n    print(error)"
+    )
+    command = [sys.executable, "-c", code.format(address)]  # this process has a connection already
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert re.search(words, said), said
