@@ -5,6 +5,7 @@ usage: python -m scripts.engine_identity DATA [--nodes 1 2 3] [--shard-bytes 1MB
 DATA is a file, or a folder whose data files are scanned one by one. The scan has its default settings: rules, corpus
 statistics, probe. The reference is the local engine with two workers; the clusters have nodes of one processor each,
 all on this machine. Prints one line per set and number of nodes as they end; ends with 0 where all bytes are the same.
+What lies in the folder of --work is kept, and scans that it holds already are not made again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from scripts.kill_test import digest
-from scripts.local_cluster import cluster
+from scripts.local_cluster import cluster, grow
 
 _DATA = (".jsonl", ".jsonl.zst", ".json.gz", ".jsonl.gz", ".parquet", ".csv", ".arrow")
 
@@ -39,24 +40,18 @@ def scanned(path: Path, out: Path, options: Sequence[str]) -> tuple[dict[str, st
     return digest(out), time.monotonic() - began
 
 
-def compared(
-    paths: Sequence[Path], work: Path, n_nodes: Sequence[int], options: Sequence[str]
-) -> Iterator[tuple[str, list[str]]]:
-    """For every set and engine a line to print, and the files that differ."""
-    references = {}
-    for number, path in enumerate(paths):
-        references[path], seconds = scanned(path, work / f"local{number}", ["--workers", "2", *options])
-        yield f"{path.name:48} local    {seconds:7.1f} s  {len(references[path])} files", []
-    for n in n_nodes:
-        with cluster(n) as made:
-            for number, path in enumerate(paths):
-                found, seconds = scanned(
-                    path, work / f"ray{n}-{number}", ["--engine", "ray", "--address", made.address, *options]
-                )
-                both = {*found, *references[path]}
-                differing = sorted(name for name in both if found.get(name) != references[path].get(name))
-                verdict = "differ: " + ", ".join(differing) if differing else "the same bytes"
-                yield f"{path.name:48} {n} nodes  {seconds:7.1f} s  {verdict}", differing
+def compared(path: Path, work: Path, n_nodes: Sequence[int], options: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """For every engine a line to print, and the files that differ."""
+    reference, seconds = scanned(path, work / f"{path.name}-local", ["--workers", "2", *options])
+    yield f"{path.name:46} local    {seconds:7.1f} s  {len(reference)} files", []
+    with cluster(1) as made:
+        for n in sorted(n_nodes):
+            grow(made, n)
+            there = ["--engine", "ray", "--address", made.address]
+            found, seconds = scanned(path, work / f"{path.name}-{n}", [*there, *options])
+            differing = sorted(name for name in {*found, *reference} if found.get(name) != reference.get(name))
+            verdict = "differ: " + ", ".join(differing) if differing else "the same bytes"
+            yield f"{path.name:46} {n} node{'s' * (n > 1):1}  {seconds:7.1f} s  {verdict}", differing
 
 
 def main() -> None:
@@ -67,12 +62,13 @@ def main() -> None:
     parser.add_argument("--shard-bytes", default="1MB")
     parser.add_argument("--work", type=Path)
     arguments, more = parser.parse_known_args()
+    options = ["--shard-bytes", arguments.shard_bytes, *more]
     bad = 0
-    with tempfile.TemporaryDirectory(dir=arguments.work) as folder:
-        options = ["--shard-bytes", arguments.shard_bytes, *more]
-        for line, differing in compared(sets(arguments.data), Path(folder), arguments.nodes, options):
-            print(line, flush=True)
-            bad += bool(differing)
+    with tempfile.TemporaryDirectory() as folder:
+        for path in sets(arguments.data):
+            for line, differing in compared(path, arguments.work or Path(folder), arguments.nodes, options):
+                print(line, flush=True)
+                bad += bool(differing)
     sys.exit(1 if bad else 0)
 
 
