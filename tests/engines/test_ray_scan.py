@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -32,7 +33,7 @@ Bytes = dict[str, str]
 SMALL = 3_000  # bytes per unit, where a model reads all that is in it
 
 
-def scanned(data: Path, out: Path, shard_bytes: int = 6_000, **more: Any) -> Bytes:
+def scanned(data: Path | str, out: Path, shard_bytes: int = 6_000, **more: Any) -> Bytes:
     """Scans in many units, and gives the digests of what must not depend on the engine."""
     more.setdefault("probe", ProbeSettings(scope="suspects"))
     scan(ScanConfig((str(data),), out, read=ReadOptions(shard_bytes=shard_bytes), **more))
@@ -149,24 +150,42 @@ def test_a_lost_node_does_not_change_a_byte(many: Path, undisturbed: Bytes, node
     assert found == undisturbed
 
 
-def test_a_killed_command_goes_on_and_leaves_no_ray_behind(
-    many: Path, undisturbed: Bytes, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    out = tmp_path / "o"
-    options = ["--engine", "ray", "--workers", "1", "--probe", "none", "--shard-bytes", "6KB", "--quiet"]
-    command = [sys.executable, "-m", "cleanse", "scan", str(many), "-o", str(out), *options]
-    with tempfile.TemporaryDirectory(prefix="ct", dir="/tmp") as folder:
+@contextmanager
+def own_ray() -> Iterator[dict[str, str]]:
+    """The environment for a command that starts a Ray of its own, of which nothing is left when it ends."""
+    with tempfile.TemporaryDirectory(prefix="ct", dir="/tmp") as folder:  # names of sockets must be short
         env = {**os.environ, "RAY_TMPDIR": folder}
         env.pop("RAY_ADDRESS", None)
-        process = subprocess.Popen(command, env=env, start_new_session=True)
+        yield env
+        assert _gone(folder), "Ray outlived the command that started it"
+
+
+def command(source: str, out: str) -> list[str]:
+    options = ["--engine", "ray", "--workers", "1", "--probe", "none", "--shard-bytes", "6KB", "--quiet"]
+    return [sys.executable, "-m", "cleanse", "scan", source, "-o", out, *options]
+
+
+def test_a_killed_command_goes_on_and_leaves_no_ray_behind(many: Path, undisturbed: Bytes, tmp_path: Path) -> None:
+    out = tmp_path / "o"
+    with own_ray() as env:
+        process = subprocess.Popen(command(str(many), str(out)), env=env, start_new_session=True)
         with meanwhile(out, lambda: os.killpg(process.pid, signal.SIGKILL)):
             process.wait()
         assert process.returncode == -signal.SIGKILL
-        assert _gone(folder), "Ray outlived the command that started it"
-        said = subprocess.run(command, check=False, env=env, capture_output=True, text=True)
-        assert (said.returncode, said.stdout, said.stderr) == (0, "", "")
-        assert _gone(folder)
+    with own_ray() as env:
+        said = subprocess.run(command(str(many), str(out)), check=False, env=env, capture_output=True, text=True)
+    assert (said.returncode, said.stdout, said.stderr) == (0, "", "")
     assert digest(out) == undisturbed
+
+
+def test_from_one_place_to_another_by_url(data: Path, tmp_path: Path, s3: Any) -> None:
+    source = s3.put("in/sample.jsonl", data.read_bytes())
+    local = scanned(source, tmp_path / "local", workers=1, probe=None)
+    with own_ray() as env:
+        said = subprocess.run(command(source, f"{s3.url}/out"), check=False, env=env, capture_output=True, text=True)
+    assert (said.returncode, said.stdout, said.stderr) == (0, "", "")
+    assert {name: hashlib.sha256(s3.get(f"out/{name}")).hexdigest() for name in local} == local
+    assert not [key for key in s3.keys("out/") if key.endswith(".tmp")]
 
 
 def _gone(folder: str, seconds: float = 30) -> bool:
