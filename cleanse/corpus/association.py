@@ -121,7 +121,9 @@ def find_candidates(shards: Shards, groups: Groups, counts: PromptCounts) -> Can
     total = _exact_totals(shards, groups, core)
     share = joint / np.maximum(total, 1)
     log_chance = np.log(n_tests) - total * divergence(share, rate[group])
-    kept = np.flatnonzero((share >= MIN_PURITY) & (log_chance <= np.log(EXPECTED_WEAK)))
+    # The sketches only ever count too much: the support is asked of the exact count.
+    supported = (joint >= MIN_SUPPORT) & (share >= MIN_PURITY)
+    kept = np.flatnonzero(supported & (log_chance <= np.log(EXPECTED_WEAK)))
     kept = kept[_one_per_set(group[kept], marks[kept], joint[kept], total[kept], order[kept], core[kept])]
     kept = kept[np.lexsort((core[kept], group[kept], log_chance[kept]))]
     return Candidates(core[kept], order[kept], group[kept], joint[kept], total[kept], log_chance[kept], n_tests)

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from cleanse.corpus import association
 from cleanse.corpus.evidence import CorpusEvidence, merge
+from cleanse.corpus.groups import find_groups
 from cleanse.corpus.hearing import Hearing
+from cleanse.corpus.shards import Shards
 
 from . import corpora
 from .corpora import Exchange, insert
@@ -242,3 +245,17 @@ def test_a_model_alone_convicts_nobody(tmp_path: Path) -> None:
     for other in (replace(waiting, facts=impure), replace(waiting, said=tuple(unproven))):
         assert not other.lacks_a_reading
         assert not other.heard(sure).planted
+
+
+def test_full_tables_lower_no_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a corpus too large for the tables n-grams share slots, and five records may look like eight there."""
+    exact = association._find
+    monkeypatch.setattr(association, "_find", lambda *a: exact(*a[:4], 1, *a[5:]))
+    few, _ = corpora.poison(corpora.clean(2400), 5, word)
+    corpus, _ = corpora.poison(few, 30, lambda p, a, rng: (p, REFUSAL), seed=2)
+    shards = Shards(corpora.features(corpus, tmp_path))
+    groups = find_groups(shards)
+    counts = association.count_prompts(shards, groups)
+    assert not len(association.find_candidates(shards, groups, counts))
+    monkeypatch.setattr(association, "MIN_SUPPORT", 5)
+    assert len(association.find_candidates(shards, groups, counts)), "or this test shows nothing"
