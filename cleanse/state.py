@@ -21,6 +21,7 @@ from cleanse.sources.places import status
 from cleanse.sources.spool import stdin_sha256
 from cleanse.storage.files import Files, LocalFiles, RemoteFiles
 from cleanse.storage.filesystem import without_secrets
+from cleanse.storage.jobs import sweep as sweep_jobs
 from cleanse.storage.remote import Remote
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class RunState:
         for path in self.folder.iterdir():
             if path.name != "lock":
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
+        sweep_jobs(self.out)
         files = RemoteFiles(Remote(url, self.out))
         if files.has_below(self.out) and not files.has(self.folder / "run.json"):
             raise _foreign(url)

@@ -14,6 +14,9 @@ from uuid import uuid4
 from cleanse.engines.job import Engine, Job, Report
 from cleanse.storage.remote import Remote
 
+SCRATCH = ".job-"
+"""Between the name of the run's folder on this machine and what tells one process's copies from another's."""
+
 
 @dataclass(frozen=True)
 class StoredTask:
@@ -25,12 +28,12 @@ class StoredTask:
     reads: tuple[str, ...]
     writes: tuple[str, ...]  # in the order in which they may appear: the last one says that all are there
     url: str
-    run: str  # names the scratch folder: the same for all jobs of one process and scan, so that caches by path hold
+    scratch: str  # names the folder of copies: one for all jobs of a process and scan, so that caches by path hold
 
 
 def run_stored(task: StoredTask, report: Report) -> Any:
     """Runs the function on copies of its files and sends what it commits."""
-    scratch = Path(tempfile.gettempdir()) / f"cleanse-{task.run}-{os.getpid()}"
+    scratch = Path(tempfile.gettempdir()) / f"{task.scratch}-{os.getpid()}"
     remote = Remote(task.url, scratch)
     try:
         for name in task.reads:
@@ -43,6 +46,12 @@ def run_stored(task: StoredTask, report: Report) -> Any:
     return result
 
 
+def sweep(local: Path) -> None:
+    """Removes the copies of jobs that were killed on this machine. ``local`` is the run's folder, held by the caller."""
+    for left in Path(tempfile.gettempdir()).glob(f"{local.name}{SCRATCH}*"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
 class StoredEngine:
     """Any engine, for an output folder that its workers do not have on a disk."""
 
@@ -51,7 +60,7 @@ class StoredEngine:
         self._engine = engine
         self._remote = remote
         self._committed = committed
-        self._run = uuid4().hex[:12]
+        self._scratch = f"{remote.local.name}{SCRATCH}{uuid4().hex[:12]}"
 
     def run(self, jobs: Sequence[Job], report: Report) -> Iterator[Any]:
         """The results in the order of the jobs. Raises CleanseError naming the job that failed."""
@@ -68,7 +77,7 @@ class StoredEngine:
             tuple(map(self._name, job.reads)),
             tuple(map(self._name, job.writes)),
             self._remote.url,
-            self._run,
+            self._scratch,
         )
         return replace(job, function=run_stored, argument=task)
 

@@ -14,7 +14,7 @@ from cleanse.atomic import committed
 from cleanse.engines.job import Job, Report
 from cleanse.engines.local import LocalEngine
 from cleanse.errors import CleanseError
-from cleanse.storage.jobs import StoredEngine
+from cleanse.storage.jobs import SCRATCH, StoredEngine, sweep
 from cleanse.storage.remote import Remote
 
 
@@ -76,6 +76,16 @@ def test_files_come_and_go(remote: Remote, scratch: Path) -> None:
     assert set(remote.listed()) >= done
     assert remote.pull(folder / "loud" / "b").read_text() == "BBB"
     assert sum(n for n, _, _ in reported) == 3
+
+
+def test_what_a_killed_worker_left_is_swept(remote: Remote, scratch: Path) -> None:
+    left = scratch / f"{remote.local.name}{SCRATCH}0123-77" / "features"
+    left.mkdir(parents=True)
+    other = scratch / f"another{SCRATCH}0123-77"
+    other.mkdir()
+    sweep(remote.local)
+    assert list(scratch.iterdir()) == [other]
+    other.rmdir()
 
 
 def test_a_job_that_fails_sends_nothing(remote: Remote, scratch: Path) -> None:
