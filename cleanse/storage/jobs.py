@@ -47,7 +47,7 @@ def run_stored(task: StoredTask, report: Report) -> Any:
 
 
 def sweep(local: Path) -> None:
-    """Removes the copies of jobs that were killed on this machine. ``local`` is the run's folder, held by the caller."""
+    """Removes what jobs left that were killed on this machine. ``local`` is the run's folder, which the caller holds."""
     for left in Path(tempfile.gettempdir()).glob(f"{local.name}{SCRATCH}*"):
         shutil.rmtree(left, ignore_errors=True)
 
