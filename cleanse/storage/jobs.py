@@ -47,7 +47,7 @@ def run_stored(task: StoredTask, report: Report) -> Any:
 
 
 def sweep(local: Path) -> None:
-    """Removes what jobs left that were killed on this machine. ``local`` is the run's folder, which the caller holds."""
+    """Removes what jobs left that were killed on this machine; the caller holds the run's folder."""
     for left in Path(tempfile.gettempdir()).glob(f"{local.name}{SCRATCH}*"):
         shutil.rmtree(left, ignore_errors=True)
 
