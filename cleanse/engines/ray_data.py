@@ -120,7 +120,8 @@ class RayEngine:
                 return given.map_batches(run_rows, fn_args=[self._home], compute=tasks, num_cpus=1, **options)
             need = self._need()
             n = min(self._n_actors(need), len(jobs))
-            pool = ActorPoolStrategy(min_size=1, max_size=n, initial_size=n)
+            # One job at a time: a second would wait for its actor at the end, when others have nothing left to do.
+            pool = ActorPoolStrategy(min_size=1, max_size=n, initial_size=n, max_tasks_in_flight_per_actor=1)
             return given.map_batches(
                 Measurer, fn_constructor_args=[self._home], compute=pool, **_remote(need), **options
             )
