@@ -81,11 +81,17 @@ class RunState:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         sweep_jobs(self.out)
         files = RemoteFiles(Remote(url, self.out))
-        if files.has_below(self.out) and not files.has(self.folder / "run.json"):
-            raise _foreign(url)
+        others = [path for path in files.below(self.out) if not self._half_begun(path)]
+        if others and not files.has(self.folder / "run.json"):
+            raise _foreign(without_secrets(url))
+        files.sweep()
         wanted = [path for path in (self.folder / "run.json", self.out / "summary.json") if files.has(path)]
         files.fetch(*wanted, *files.below(self.folder / "spool"))
         return files
+
+    def _half_begun(self, path: Path) -> bool:
+        """Whether a process that was killed at its very start can have left this file."""
+        return path.parent == self.folder and _before_run_file(path.name)
 
     def _load(self, identity: dict[str, Any]) -> dict[str, Any]:
         path = self.folder / "run.json"
@@ -156,7 +162,7 @@ class RunState:
             if pinned["sha256"] is None:
                 try:
                     now = status(pinned["path"])
-                except (OSError, SourceError, UsageError):
+                except (OSError, SourceError, CleanseError):
                     continue  # a result stays valid when its input was moved away
                 if (now.n_bytes, now.changed_ns) != (pinned["bytes"], pinned["changed_ns"]):
                     changed.add(pinned["name"])
@@ -186,11 +192,7 @@ class RunState:
     def discard(self) -> None:
         """Leaves no trace: for a run that ended before there was anything worth going on from."""
         self.files.remove(self.folder)
-        if self.url is not None and not self.files.has_below(self.out):
-            self.files.remove(self.out)
-            return
-        with contextlib.suppress(OSError):  # not empty: it was there before
-            self.out.rmdir()
+        self.files.vacate(self.out)
 
     def close(self) -> None:
         """Gives up the lock, and the copies of an output that lies in another place."""
@@ -206,7 +208,8 @@ class RunState:
     ) -> None:
         nothing_done = not self.files.has_below(self.folder / "inspect", ".json")
         if error is not None and not self.finished and (nothing_done or isinstance(error, NoRecordsError)):
-            self.discard()
+            with contextlib.suppress(CleanseError):  # the first error is the one to tell
+                self.discard()
         elif error is not None:
             sweep(self.out)
         self.close()

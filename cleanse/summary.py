@@ -19,7 +19,7 @@ from cleanse.sources import Plan
 from cleanse.splitting import RuleTally, SplitFacts, Tally
 from cleanse.state import RunState, carry_on
 from cleanse.storage.filesystem import joined, without_secrets
-from cleanse.storage.remote import Remote
+from cleanse.storage.remote import Remote, kept_copy
 from cleanse.units import Unit
 
 if TYPE_CHECKING:
@@ -98,7 +98,8 @@ class ScanResult:
     def _load(self, name: str) -> datasets.Dataset:
         import datasets  # noqa: PLC0415 - slow to import, and only needed here
 
-        return datasets.load_from_disk(str(self.out / name) if self.url is None else joined(self.url, name))
+        folder = self.out / name if self.url is None else kept_copy(joined(self.url, name))
+        return datasets.load_from_disk(str(folder))
 
 
 def summarise(

@@ -19,7 +19,7 @@ from pyarrow import fs
 
 from cleanse.errors import CleanseError
 from cleanse.sources.errors import SourceError
-from cleanse.storage.filesystem import is_remote, opened, without_secrets
+from cleanse.storage.filesystem import is_remote, opened, said, without_secrets
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -122,10 +122,9 @@ def reaching(url: str) -> Iterator[None]:
 
 def unreachable(url: str, error: Exception) -> SourceError:
     """The message for an input in another place that cannot be read."""
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0].replace(url, without_secrets(url))
     return SourceError(
-        f"{without_secrets(url)}: cannot be read ({reason}); check the address, the credentials and the network, and "
-        "run the same command again: it continues where it stopped"
+        f"{without_secrets(url)}: cannot be read ({said(error, url)}); check the address, the credentials and the "
+        "network, and run the same command again: it continues where it stopped"
     )
 
 

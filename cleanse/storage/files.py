@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
@@ -12,9 +13,7 @@ from typing import Protocol
 from cleanse.atomic import TEMPORARY, rename
 from cleanse.engines.job import Engine
 from cleanse.storage.jobs import StoredEngine
-from cleanse.storage.remote import Remote
-
-_AT_ONCE = 16  # requests to an object store, each of which waits some 50 ms
+from cleanse.storage.remote import AT_ONCE, Remote
 
 
 class Files(Protocol):
@@ -58,6 +57,10 @@ class Files(Protocol):
 
     def remove(self, folder: Path) -> None:
         """Removes what is committed below a folder, and the folder."""
+        ...
+
+    def vacate(self, out: Path) -> None:
+        """Removes the output folder where nothing is in it."""
         ...
 
     def remove_folders(self, folder: Path) -> None:
@@ -110,6 +113,11 @@ class LocalFiles:
         """Removes the folder."""
         shutil.rmtree(folder, ignore_errors=True)
 
+    def vacate(self, out: Path) -> None:
+        """Removes it."""
+        with suppress(OSError):  # not empty: it was there before
+            out.rmdir()
+
     def remove_folders(self, folder: Path) -> None:
         """Removes the folders."""
         for path in folder.iterdir():
@@ -128,10 +136,12 @@ class RemoteFiles:
         """Looks once at what is there. Raises CleanseError where the place cannot be reached."""
         self._remote = remote
         self._there = set(remote.listed())
-        left = {path for path in self._there if path.name.endswith(TEMPORARY)}
-        for path in left:  # of a killed process, where a file can be there in part
-            remote.remove(path)
-        self._there -= left
+
+    def sweep(self) -> None:
+        """Removes what a killed process left, where a file can be there in part. The folder must be known as ours."""
+        for path in [path for path in self._there if path.name.endswith(TEMPORARY)]:
+            self._remote.remove(path)
+            self._there.discard(path)
 
     def below(self, folder: Path) -> list[Path]:
         """The files below a folder that were there in the beginning, or were committed since."""
@@ -147,7 +157,7 @@ class RemoteFiles:
 
     def fetch(self, *paths: Path) -> None:
         """Copies what is not here yet, several at once."""
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
             for _ in pool.map(self._remote.pull, paths):
                 pass
 
@@ -162,7 +172,7 @@ class RemoteFiles:
     def each(self, paths: Iterable[Path]) -> Iterator[Path]:
         """Copies a few at a time, and removes each copy again."""
         waiting = iter(paths)
-        while some := tuple(islice(waiting, _AT_ONCE)):
+        while some := tuple(islice(waiting, AT_ONCE)):
             self.fetch(*some)
             for path in some:
                 yield path
@@ -192,6 +202,10 @@ class RemoteFiles:
         self._remote.remove(folder)
         self._there.difference_update(self.below(folder))
         shutil.rmtree(folder, ignore_errors=True)
+
+    def vacate(self, out: Path) -> None:  # noqa: ARG002 - it is the one this was made for
+        """Removes it there: an object store keeps a mark of the folder when its last file is gone."""
+        self._remote.vacate()
 
     def remove_folders(self, folder: Path) -> None:
         """Removes the folders there, and the copies here."""

@@ -16,10 +16,12 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import fs
 
-from cleanse.errors import UsageError
+from cleanse.errors import CleanseError, UsageError
 
 _QUERY = re.compile(r"\?[A-Za-z_][\w.-]*=.*", re.ASCII | re.DOTALL)  # a mere "?" belongs to a name or a pattern
 _PROTOCOL = re.compile(r"([a-z][a-z0-9+.-]+)://", re.ASCII)
+_MISSPELT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/", re.ASCII)  # a protocol in capitals, or one slash lost
+_HALF_USER = re.compile(r"[^/@:]*:(?!\d*/)[^/@]*/[^@]*@")  # name:half/of/a/secret@, and no host:port/path@1
 _NATIVE = frozenset({"s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss"})
 _CONTAINER_FIRST = frozenset({"abfs", "abfss"})
 _OBJECT_STORES = frozenset({"s3", "gcs", "abfs"})
@@ -63,10 +65,24 @@ def output(name: str) -> tuple[Path, str | None]:
     """Where a run keeps its files on this machine, and the URL that its output goes to, if ``name`` is one.
 
     The folder for a URL follows from it, so that two runs of one machine that would write there exclude each other.
+
+    Raises:
+        UsageError: the URL names no place, or is misspelt, and would silently become a folder of this machine.
     """
     if not is_remote(name):
-        return Path(name.removeprefix("file://")), None
-    url = name.rstrip("/")
+        local = name.removeprefix("file://")
+        if _MISSPELT.match(local):
+            raise UsageError(
+                f"the output {local.partition('/')[0]}/... is neither a folder nor a URL: expected one as in "
+                "s3://bucket/folder, the protocol in small letters and two slashes behind it (pathlib.Path drops one: "
+                "give it as text)"
+            )
+        return Path(local), None
+    protocol, root, path, parameters = taken_apart(name)
+    path = path.rstrip("/")
+    if not root + path:
+        raise UsageError(f"{name}: names no place: expected protocol://place/path")
+    url = f"{protocol}://{root}{path}{parameters}"
     return Path(tempfile.gettempdir()) / f"cleanse-{hashlib.sha256(url.encode()).hexdigest()[:16]}", url
 
 
@@ -77,21 +93,35 @@ def opened(url: str) -> tuple[fs.FileSystem, str]:
 
     Raises:
         UsageError: no client for the protocol is installed, or it refuses the URL.
+        CleanseError: the client cannot reach what it needs to know before it opens the URL.
     """
     protocol, root, path, query = taken_apart(url)
+    native = f"{protocol}://{root.replace('/', '%2F')}/{query}"
     try:
         if protocol not in _NATIVE:
             filesystem, whole = _by_fsspec(url)
             return filesystem, whole.rstrip("/")
-        filesystem, base = _native(f"{protocol}://{root}/{query}")
+        filesystem, base = _native(native)
     except ImportError as error:
         raise UsageError(f"{without_secrets(url)}: no client for {protocol}:// is installed ({error})") from error
-    except (OSError, ValueError, pa.ArrowException) as error:
-        reason = str(error).splitlines()[0].replace(url, without_secrets(url))
-        raise UsageError(
-            f"{without_secrets(url)}: cannot be opened: {reason}; expected protocol://place/path"
-        ) from error
+    except OSError as error:  # Arrow looks up the region of a bucket, and what Hadoop needs
+        hint = ". Check the address, the credentials and the network, and run the same command again"
+        raise CleanseError(_not_opened(url, error, native) + hint) from error
+    except (ValueError, pa.ArrowException) as error:
+        raise UsageError(_not_opened(url, error, native) + "; expected protocol://place/path") from error
     return filesystem, (base.rstrip("/") + path).rstrip("/") or "/"
+
+
+def _not_opened(url: str, error: Exception, native: str) -> str:
+    return f"{without_secrets(url)}: cannot be opened: {said(error, url, native)}"
+
+
+def said(error: Exception, *urls: str) -> str:
+    """What an error of a client says, in one line and without the secrets of the URLs that it may repeat."""
+    line = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+    for url in urls:
+        line = line.replace(url, without_secrets(url))
+    return line
 
 
 @lru_cache(maxsize=64)
@@ -102,12 +132,18 @@ def _native(root: str) -> tuple[fs.FileSystem, str]:
 
 
 def taken_apart(url: str) -> tuple[str, str, str, str]:
-    """Protocol, bucket or host (with a user), path (with the slash before it), and parameters (with their mark)."""
+    """Protocol, bucket or host (with a user), path (with the slash before it), and parameters (with their mark).
+
+    A secret may hold slashes, as those of AWS do: what stands before the first slash and looks like a user with half a
+    password ends at the next ``@``.
+    """
     protocol, _, rest = url.partition("://")
     query = _QUERY.search(rest)
     rest, parameters = (rest[: query.start()], query.group()) if query else (rest, "")
-    root, slash, path = rest.partition("/")
-    return protocol, root, slash + path, parameters
+    half = _HALF_USER.match(rest)
+    start = half.end() if half else 0
+    root, slash, path = rest[start:].partition("/")
+    return protocol, rest[:start] + root, slash + path, parameters
 
 
 def _by_fsspec(url: str) -> tuple[fs.FileSystem, str]:

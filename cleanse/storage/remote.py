@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
 from pyarrow import fs
 
 from cleanse.atomic import TEMPORARY, committed
-from cleanse.errors import CleanseError
-from cleanse.storage.filesystem import opened, puts_whole, without_secrets
+from cleanse.errors import CleanseError, UsageError
+from cleanse.storage.filesystem import opened, puts_whole, said, without_secrets
+
+AT_ONCE = 16
+"""Requests to an object store, each of which waits some 50 ms."""
 
 
 class Remote:
@@ -37,7 +43,7 @@ class Remote:
         everything = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
         try:
             found = self._filesystem.get_file_info(everything)
-        except (OSError, pa.ArrowException) as error:
+        except Exception as error:  # a client behind fsspec raises errors of its own kinds
             raise self._unreachable("listed", error) from error
         start = len(self._root) + 1
         return {self.local / info.path[start:]: info.size for info in found if info.type is fs.FileType.File}
@@ -55,7 +61,7 @@ class Remote:
                 shutil.copyfileobj(source, target, 8 << 20)
         except FileNotFoundError:
             raise
-        except (OSError, pa.ArrowException) as error:
+        except Exception as error:
             raise self._unreachable("read", error, path) from error
         return path
 
@@ -73,7 +79,7 @@ class Remote:
                 stream.write(mapped.read_buffer())
             if not whole:
                 self._filesystem.move(upload, target)
-        except (OSError, pa.ArrowException) as error:
+        except Exception as error:
             raise self._unreachable("written", error, path) from error
 
     def move(self, source: Path, target: Path) -> None:
@@ -85,7 +91,7 @@ class Remote:
             if not puts_whole(self._filesystem):
                 self._filesystem.create_dir(self.place(target.parent), recursive=True)
             self._filesystem.move(self.place(source), self.place(target))
-        except (OSError, pa.ArrowException) as error:
+        except Exception as error:
             raise self._unreachable("written", error, target) from error
 
     def remove(self, path: Path) -> None:
@@ -99,12 +105,34 @@ class Remote:
                 self._filesystem.delete_file(where)
         except FileNotFoundError:
             return
-        except (OSError, pa.ArrowException) as error:
+        except Exception as error:
             raise self._unreachable("removed", error, path) from error
+
+    def vacate(self) -> None:
+        """Removes the folder that the URL names where nothing is in it. A bucket stays: removing it is not for us."""
+        if "/" in self._root.strip("/") and not self.listed():
+            self.remove(self.local)
 
     def _unreachable(self, what: str, error: Exception, path: Path | None = None) -> CleanseError:
         name = without_secrets(self.url) + (f" ({path.relative_to(self.local)})" if path is not None else "")
+        if isinstance(error, NotImplementedError):
+            return UsageError(f"{name} cannot be {what}: its protocol is one to read from; name another place with -o")
         return CleanseError(
-            f"{name} cannot be {what}: {error}. Check the address and the credentials and run the same command again: "
-            "it continues where it stopped"
+            f"{name} cannot be {what}: {said(error, self.url)}. Check the address and the credentials and run the same "
+            "command again: it continues where it stopped"
         )
+
+
+def kept_copy(url: str) -> Path:
+    """A copy of the folder at a URL that stays until this process ends.
+
+    Made with the client that wrote it: ``datasets`` would need another package, and knows no parameters of URLs.
+    Raises CleanseError where the place cannot be reached.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="cleanse-copy-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    remote = Remote(url, folder)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for _ in pool.map(remote.pull, remote.listed()):
+            pass
+    return folder

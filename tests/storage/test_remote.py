@@ -8,12 +8,13 @@ from pathlib import Path
 import fsspec
 import pytest
 from click.testing import CliRunner
+from storage_server import Bucket
 
 import cleanse
 from cleanse.cli import main
 from cleanse.errors import CleanseError, UsageError
 from cleanse.storage.files import RemoteFiles
-from cleanse.storage.filesystem import output
+from cleanse.storage.filesystem import opened, output, without_secrets
 from cleanse.storage.remote import Remote
 
 
@@ -65,6 +66,7 @@ def test_half_a_file_of_a_killed_process_is_swept(tmp_path: Path) -> None:
     with fsspec.open(f"{url}/half.tmp", "wb") as half:
         half.write(b"1")
     files = RemoteFiles(Remote(url, tmp_path))
+    files.sweep()
     assert files.below(tmp_path) == [tmp_path / "whole"]
     assert set(Remote(url, tmp_path).listed()) == {tmp_path / "whole"}
 
@@ -94,6 +96,22 @@ def test_a_protocol_that_nobody_knows_is_refused(tmp_path: Path) -> None:
         Remote("nosuch://place/out", tmp_path)
 
 
+def test_a_place_that_cannot_be_written_is_no_defect(tmp_path: Path, s3: Bucket) -> None:
+    """Clients behind fsspec raise errors of their own kinds."""
+    with pytest.raises(UsageError, match=r"cannot be \w+: .* name another place"):
+        Remote(f"{s3.endpoint}/{s3.name}/out", tmp_path).push(written(tmp_path / "a", b"1"))
+
+
+def test_a_server_that_does_not_answer_is_no_wrong_usage(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(_: str) -> None:
+        raise OSError("When resolving region for bucket 'b': no network")
+
+    monkeypatch.setattr("cleanse.storage.filesystem._native", refuses)
+    with pytest.raises(CleanseError, match="no network. Check the address") as caught:
+        opened("s3://b/out")
+    assert not isinstance(caught.value, UsageError)
+
+
 def test_outputs_are_folders_or_urls() -> None:
     assert output("some/folder") == (Path("some/folder"), None)
     assert output("file:///some/folder") == (Path("/some/folder"), None)
@@ -101,6 +119,55 @@ def test_outputs_are_folders_or_urls() -> None:
     assert url == "s3://bucket/out"
     assert folder.is_absolute()
     assert folder == output("s3://bucket/out")[0] != output("s3://bucket/other")[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("s3://", "names no place"),
+        ("s3:///", "names no place"),
+        ("S3://bucket/out", "small letters"),
+        (str(Path("s3://bucket/out")), "two slashes"),
+    ],
+)
+def test_a_misspelt_url_is_no_folder_of_this_machine(name: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        output(name)
+
+
+def test_a_slash_before_the_parameters_is_no_other_place() -> None:
+    assert output("s3://bucket/out/?region=x") == output("s3://bucket/out?region=x")
+    assert output("s3://bucket/out/?region=x")[1] == "s3://bucket/out?region=x"
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://name:SECRET@no bucket/out", "s3://name:SEC/RET+@no bucket/out?key=SECRET", "hdfs://u:SECRET@h:8x/out"]
+)
+def test_a_url_that_no_client_takes_is_named_without_its_secrets(url: str) -> None:
+    with pytest.raises(UsageError, match="cannot be opened") as caught:
+        opened(url)
+    assert "SEC" not in str(caught.value)
+    assert "RET" not in str(caught.value)
+
+
+def test_a_secret_may_hold_slashes() -> None:
+    assert without_secrets("s3://name:SEC/RET/@bucket/out@1") == "s3://bucket/out@1"
+    assert opened("s3://name:SEC/RET/@bucket/out?region=us-east-1")[1] == "bucket/out"
+    for url in ("hdfs://host:9000/a@b", "s3://bucket/a:b/c@d", "s3://bucket/a@b"):
+        assert without_secrets(url) == url
+
+
+def test_a_bucket_is_never_removed(s3: Bucket, tmp_path: Path) -> None:
+    Remote(s3.url, tmp_path).vacate()
+    files = RemoteFiles(Remote(f"{s3.url}/out", tmp_path))
+    files.send(written(tmp_path / ".cleanse" / "run.json", b"{}"))
+    s3.put("out/another.txt", b"written meanwhile")
+    files.remove(tmp_path / ".cleanse")
+    files.vacate(tmp_path)
+    assert [key for key in s3.keys("") if not key.endswith("/")] == ["out/another.txt"]
+    s3.delete("out/another.txt")
+    files.vacate(tmp_path)
+    assert s3.keys() == []
 
 
 def test_commands_that_need_a_disk_say_so() -> None:

@@ -109,10 +109,18 @@ def test_the_same_command_finds_its_result(data: Path, s3: Bucket) -> None:
 
 
 def test_what_is_not_ours_is_left_alone(data: Path, s3: Bucket) -> None:
-    s3.put("out/thesis.txt", b"three years of work")
-    with pytest.raises(UsageError, match="was not written by cleanse"):
-        cleanse.scan(data, f"{s3.url}/out", probe="none")
-    assert s3.keys() == ["out/thesis.txt"]
+    for name in ("thesis.txt", "thesis.tmp"):
+        s3.put(f"out/{name}", b"three years of work")
+        with pytest.raises(UsageError, match="was not written by cleanse"):
+            cleanse.scan(data, f"{s3.url}/out", probe="none")
+        assert s3.keys() == [f"out/{name}"]
+        s3.delete(f"out/{name}")
+
+
+def test_what_was_killed_before_anything_was_said_is_ours(data: Path, s3: Bucket) -> None:
+    s3.put("out/.cleanse/run.json.tmp", b"{")
+    cleanse.scan(data, f"{s3.url}/out", probe="none", corpus=False)
+    assert "out/.cleanse/run.json.tmp" not in s3.keys("out/.cleanse/")
 
 
 def test_a_run_that_never_began_leaves_nothing(tmp_path: Path, s3: Bucket) -> None:
@@ -120,6 +128,24 @@ def test_a_run_that_never_began_leaves_nothing(tmp_path: Path, s3: Bucket) -> No
     with pytest.raises(CleanseError, match="no records"):
         cleanse.scan(tmp_path / "empty.jsonl", f"{s3.url}/out")
     assert s3.keys() == []
+
+
+def test_a_scan_that_fails_in_a_bucket_says_why_and_leaves_the_bucket(tmp_path: Path, s3: Bucket) -> None:
+    (tmp_path / "empty.jsonl").write_bytes(b"\n\n")
+    with pytest.raises(CleanseError, match="no records"):
+        cleanse.scan(tmp_path / "empty.jsonl", s3.url)
+    assert [key for key in s3.keys("") if not key.endswith("/")] == []
+
+
+def test_an_endpoint_in_the_url_is_enough(data: Path, s3: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    place = s3.endpoint.removeprefix("http://")
+    out = f"{s3.url}/out/?endpoint_override={place}&scheme=http"
+    result = cleanse.scan(data, out, probe="none", corpus=False)
+    assert result.place == f"{s3.url}/out"
+    assert len(result.load_clean()) == result.clean
+    assert len(result.load_quarantine()) == result.quarantined > 0
+    assert len(result.findings()) == result.n_findings
 
 
 class _Breaks:
