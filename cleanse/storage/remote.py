@@ -18,6 +18,10 @@ from cleanse.storage.filesystem import opened, puts_whole, said, without_secrets
 AT_ONCE = 16
 """Requests to an object store, each of which waits some 50 ms."""
 
+_S3_COPIES = 5 << 30
+"""Bytes of the largest object that S3 copies in one request, which is how Arrow renames
+(https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html)."""
+
 
 class Remote:
     """Files below a URL, by the paths of their copies below a local folder.
@@ -87,12 +91,25 @@ class Remote:
         there, here = self._filesystem.get_file_info([self.place(source), self.place(target)])
         if there.type is fs.FileType.NotFound and here.type is fs.FileType.File:
             return
+        if self._filesystem.type_name == "s3" and there.type is fs.FileType.File and there.size > _S3_COPIES:
+            self._carry(source, target)
+            return
         try:
             if not puts_whole(self._filesystem):
                 self._filesystem.create_dir(self.place(target.parent), recursive=True)
             self._filesystem.move(self.place(source), self.place(target))
         except Exception as error:
             raise self._unreachable("written", error, target) from error
+
+    def _carry(self, source: Path, target: Path) -> None:
+        """Renames by way of this machine's disk."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self.pull(source).replace(target)
+        try:
+            self.push(target)
+        finally:
+            target.unlink()
+        self.remove(source)
 
     def remove(self, path: Path) -> None:
         """Removes a file there, or a folder with all that is in it; what is gone already is no matter."""

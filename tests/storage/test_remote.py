@@ -60,6 +60,21 @@ def test_a_move_can_be_made_again(url: str, tmp_path: Path) -> None:
     assert remote.listed() == {}
 
 
+def test_a_file_that_s3_will_not_copy_is_carried(s3: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cleanse.storage.remote._S3_COPIES", 3)
+    remote = Remote(f"{s3.url}/out", tmp_path)
+    remote.push(written(tmp_path / "a", b"12345"))
+    (tmp_path / "a").unlink()
+    carried = []
+    monkeypatch.setattr(Remote, "push", lambda self, path, push=Remote.push: (carried.append(path), push(self, path)))
+    for _ in range(2):
+        remote.move(tmp_path / "a", tmp_path / "new" / "b")
+    assert carried == [tmp_path / "new" / "b"]
+    assert s3.get("out/new/b") == b"12345"
+    assert remote.listed() == {tmp_path / "new" / "b": 5}
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
 def test_half_a_file_of_a_killed_process_is_swept(tmp_path: Path) -> None:
     url = f"memory://{uuid.uuid4().hex}/out"
     Remote(url, tmp_path).push(written(tmp_path / "whole", b"1"))
