@@ -204,5 +204,6 @@ def _lost(error: Exception, label: str) -> CleanseError:
     elif isinstance(error, ExecutionTimeoutError):
         reason = f"no result for {_LONGEST_SECONDS / 3600:.0f} hours: see what the cluster does with ray status"
     else:
-        reason = f"the cluster failed ({type(error).__name__}: {str(error).strip()})"
+        cause = getattr(error, "cause", None) or error  # of what a task could not do; its own text is a traceback
+        reason = f"the cluster failed ({type(cause).__name__}: {' '.join(str(cause).split())})"
     return CleanseError(f"{label}, or a piece behind it: {reason}. The same command continues where it stopped")

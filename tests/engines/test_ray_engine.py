@@ -266,3 +266,15 @@ def test_an_address_where_no_cluster_is_says_so_at_once(address: str, words: str
     command = [sys.executable, "-c", code.format(address)]  # this process has a connection already
     said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
     assert re.search(words, said), said
+
+
+def test_what_ray_says_is_told_in_one_line_without_its_traceback() -> None:
+    from cleanse.engines.ray_data import _lost
+
+    cause = ray.exceptions.OwnerDiedError("ab12", "", "")
+    error = ray.exceptions.RayTaskError("run_rows", "Traceback ...\n  File ...", cause)
+    said = str(_lost(error, "shard 3 of d.jsonl"))
+    assert said.startswith("shard 3 of d.jsonl, or a piece behind it: the cluster failed (OwnerDiedError: ")
+    assert "ab12" in said
+    assert "Traceback" not in said
+    assert "\n" not in said
