@@ -50,16 +50,19 @@ def _sha256(path: str) -> str:
 def identity(source: Source, spool: Path) -> dict[str, Any]:
     """What tells that a source is still the one the run began with: size and time of change, without reading it.
 
-    A file in the run's own spool was written by the run, perhaps again: there the content must tell. A URL that may
+    A file in the run's own spool was written by the run, perhaps again: there the content must tell, and the place is
+    that within the run's folder, which need not be called on the next machine what it is called here. A URL that may
     hold a secret is not written down.
     """
     path = without_secrets(source.path)
     spooled = Path(path).is_relative_to(spool)
+    if spooled:
+        path = Path(path).relative_to(spool.parent).as_posix()
     return {
         "name": source.name,
-        "path": path if path == source.path else None,
+        "path": path if spooled or path == source.path else None,
         "kind": source.kind,
         "bytes": source.n_bytes,
         "changed_ns": None if spooled else source.changed_ns,
-        "sha256": _sha256(path) if spooled else None,
+        "sha256": _sha256(source.path) if spooled else None,
     }

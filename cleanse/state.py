@@ -166,9 +166,7 @@ class RunState:
                     continue  # a result stays valid when its input was moved away
                 if (now.n_bytes, now.changed_ns) != (pinned["bytes"], pinned["changed_ns"]):
                     changed.add(pinned["name"])
-            elif Path(pinned["path"]) == self.folder / "spool" / "stdin" and (  # not a copy in another encoding
-                stdin_sha256() not in (None, pinned["sha256"])
-            ):
+            elif pinned["path"] == "spool/stdin" and stdin_sha256() not in (None, pinned["sha256"]):
                 changed.add("standard input")
         if changed:
             raise self._changed(changed)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -183,6 +185,26 @@ def test_another_machine_goes_on(data: Path, tmp_path: Path, s3: Bucket) -> None
     assert times == [changed], "a unit that is done is not done again"
     scan(asked)
     assert there(s3) == expected
+
+
+def test_standard_input_is_read_once_whatever_the_next_machine_calls_its_folders(
+    data: Path, tmp_path: Path, s3: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for machine, piped, evidence in (("a", data.read_bytes(), [_Breaks()]), ("b", b"", []), ("c", b"", [])):
+        (tmp_path / machine).mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / machine))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped)))
+        asked = config(Path("-"), f"{s3.url}/out")
+        if evidence:
+            with pytest.raises(CleanseError, match="the driver is lost"):
+                scan(asked, evidence=evidence)
+        else:
+            result = scan(asked)
+            assert result.already_done == (machine == "c")
+    assert result.read == len(data.read_bytes().splitlines())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"text": "something else"}')))
+    with pytest.raises(CleanseError, match="standard input"):
+        scan(asked)
 
 
 def _modified(s3: Bucket, key: str) -> object:
