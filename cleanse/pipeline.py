@@ -125,7 +125,7 @@ class _Run:
         self.seconds: dict[str, float] = {}
         self.actions = {rule.id: rule.action.value for rule in rules.rules}
         with self.stage("plan"):
-            self.plan: Plan = plan(config.inputs, config.read, state.spool)
+            self.plan: Plan = plan(config.inputs, config.read, state.spool, config.url or str(config.out))
             resumed = state.resumed
             state.pin_inputs([inputs.identity(source, state.spool) for source in self.plan.sources])
             self.plan = shared(self.plan, state.files, config.out, config.url)

@@ -24,8 +24,13 @@ _SPLITS, _STATE = "dataset_dict.json", "state.json"
 _SAVED = re.compile(r"(^|/)data-\d+-of-\d+\.arrow$", re.ASCII)
 
 
-def find(inputs: list[str], input_format: str) -> list[Found]:
+def find(inputs: list[str], input_format: str, out: str | None = None) -> list[Found]:
     """All files the inputs mean, in the order given, matches of a pattern or folder sorted; none twice.
+
+    Args:
+        inputs: what the user named.
+        input_format: "auto", or that of all files.
+        out: the output folder or URL. It may lie in a folder that is read: what a run writes is none of its inputs.
 
     Raises:
         SourceError: nothing is there, or nothing of a known format.
@@ -35,12 +40,25 @@ def find(inputs: list[str], input_format: str) -> list[Found]:
     if not inputs:
         raise SourceError("no input: expected a file, a folder, a pattern, a hub id, or - for standard input")
     found: dict[str, Found] = {}
+    written = None if out is None else _comparable(out) + "/"
     for text in inputs:
         for item in _find(text.removeprefix("file://"), input_format):
+            if written and item.path and _comparable(item.path).startswith(written):
+                continue
             if not _is_utf8(item.name):
                 raise SourceError(f"{item.name!a}: expected a name that is UTF-8; rename the file")
             found.setdefault(_same_file(item), item)
+    if not found:
+        raise SourceError(f"{', '.join(inputs)}: nothing but this scan's own output lies there")
     return list(found.values())
+
+
+def _comparable(path: str) -> str:
+    """The place of a file or folder, without links or parameters."""
+    if not is_remote(path):
+        return os.path.realpath(path)
+    protocol, root, inside, _ = taken_apart(path)
+    return f"{protocol}://{root}{inside.rstrip('/')}"
 
 
 def _same_file(item: Found) -> str:

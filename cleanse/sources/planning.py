@@ -68,7 +68,7 @@ def _record(raw: bytes, batch: Any, i: int) -> dict[str, Any]:
     return value
 
 
-def plan(inputs: Sequence[str], options: ReadOptions, spool: Path) -> Plan:
+def plan(inputs: Sequence[str], options: ReadOptions, spool: Path, out: str | None = None) -> Plan:
     """Finds and cuts the inputs.
 
     Args:
@@ -78,13 +78,14 @@ def plan(inputs: Sequence[str], options: ReadOptions, spool: Path) -> Plan:
         options: sizes, and the input format where names do not tell it.
         spool: folder for what cannot be read where it is: standard input, hub data sets, UTF-16 text,
             compressed Parquet and Arrow files. Made when it is needed.
+        out: the output folder or URL, of which nothing is read.
 
     Raises:
         SourceError: an input is missing, unreadable or of no known format.
     """
     sources: list[Source] = []
     shards: list[Shard] = []
-    found = find(list(inputs), options.input_format)
+    found = find(list(inputs), options.input_format, out)
     for prepared in together(
         lambda pair: _prepared(*pair, options, spool), enumerate(found), [item.path for item in found]
     ):

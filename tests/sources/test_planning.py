@@ -47,6 +47,21 @@ def test_folders_globs_and_order(tmp_path: Path, folder: Path) -> None:
     assert [shard.index for shard in twice.shards] == list(range(len(twice.shards)))
 
 
+@pytest.mark.parametrize("text", [".", "*.jsonl", "**/*.jsonl"])
+def test_what_the_scan_itself_has_written_is_no_input(
+    tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a.jsonl", "out/clean.jsonl", "out/clean/b.jsonl", "output.jsonl"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b'{"a": 1}\n')
+    monkeypatch.chdir(tmp_path)
+    for out in ("out", str(tmp_path / "out")):
+        made = plan([text], ReadOptions(), Path("out/.cleanse/spool"), out)
+        assert [Path(source.name).name for source in made.sources] == ["a.jsonl", "output.jsonl"]
+    with pytest.raises(SourceError, match="nothing but this scan's own output"):
+        plan(["out/clean"], ReadOptions(), Path("out/.cleanse/spool"), "out")
+
+
 def test_a_file_whose_name_looks_like_a_pattern(tmp_path: Path) -> None:
     path = write(tmp_path / "a[1].jsonl", '{"a": 1}')
     assert len(planned(tmp_path, path).sources) == 1

@@ -193,3 +193,12 @@ def test_one_client_serves_a_bucket(s3: Bucket) -> None:
     assert one is other
     assert path == f"{s3.name}/a b/c%20d.jsonl"
     assert joined(f"{s3.url}/a/?region=eu", "b/c") == f"{s3.url}/a/b/c?region=eu"
+
+
+def test_what_the_scan_itself_has_written_there_is_no_input(tmp_path: Path, s3: Bucket) -> None:
+    for key in ("data/a.jsonl", "data/out/clean.jsonl", "data/out/clean/b.jsonl", "data/output.jsonl"):
+        s3.put(key, LINE)
+    for out in (f"{s3.url}/data/out", f"{s3.url}/data/out?region=us-east-1"):
+        made = plan([f"{s3.url}/data"], ReadOptions(), tmp_path / "spool", out)
+        assert names(made, f"{s3.url}/data") == ["a.jsonl", "output.jsonl"]
+    assert len(plan([f"{s3.url}/data"], ReadOptions(), tmp_path / "spool", str(tmp_path)).sources) == 4
