@@ -56,6 +56,8 @@ class RunState:
         if url is None:
             _refuse_foreign(out)
         try:
+            if url is not None:
+                _make_private(out)
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = lock(self.folder / "lock", self.place)
         except OSError as error:
@@ -231,6 +233,17 @@ def carry_on(out: Path) -> None:
         finish(out, folder)
     finally:
         os.close(descriptor)
+
+
+def _make_private(folder: Path) -> None:
+    """Makes a folder for copies that nobody else can have laid out, or can read.
+
+    Raises PermissionError where it belongs to another user.
+    """
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        raise PermissionError(errno.EPERM, "it belongs to someone else; set TMPDIR to a folder of yours", str(folder))
 
 
 def _refuse_foreign(out: Path) -> None:

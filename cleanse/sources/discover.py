@@ -42,8 +42,8 @@ def find(inputs: list[str], input_format: str, out: str | None = None) -> list[F
     found: dict[str, Found] = {}
     written = None if out is None else _comparable(out) + "/"
     for text in inputs:
-        for item in _find(text.removeprefix("file://"), input_format):
-            if written and item.path and _comparable(item.path).startswith(written):
+        for item in _find(text.removeprefix("file://"), input_format, written):
+            if item.path and _lies_in(item.path, written):
                 continue
             if not _is_utf8(item.name):
                 raise SourceError(f"{item.name!a}: expected a name that is UTF-8; rename the file")
@@ -51,6 +51,11 @@ def find(inputs: list[str], input_format: str, out: str | None = None) -> list[F
     if not found:
         raise SourceError(f"{', '.join(inputs)}: nothing but this scan's own output lies there")
     return list(found.values())
+
+
+def _lies_in(path: str, written: str | None) -> bool:
+    """Whether a file or folder is, or lies in, the output folder (with a slash at its end)."""
+    return written is not None and f"{_comparable(path)}/".startswith(written)
 
 
 def _comparable(path: str) -> str:
@@ -66,7 +71,7 @@ def _same_file(item: Found) -> str:
     return item.path if is_remote(item.path) else os.path.realpath(item.path) if item.path else item.name
 
 
-def _find(text: str, input_format: str) -> Iterator[Found]:
+def _find(text: str, input_format: str, written: str | None) -> Iterator[Found]:
     if text == "-":
         yield Found("-", origin="stdin")
     elif input_format == "hub" or text.startswith("hub:"):
@@ -78,12 +83,7 @@ def _find(text: str, input_format: str) -> Iterator[Found]:
     elif Path(text).exists():
         yield Found(text, text)
     elif glob.has_magic(text):
-        matched = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 - Path.glob wants a relative pattern
-        if not matched:
-            raise _no_match(text)
-        for match in matched:
-            path = Path(match)
-            yield from _in_folder(LocalFolder(path), input_format) if path.is_dir() else [Found(match, match)]
+        yield from _matching(text, input_format, written)
     elif _HUB_ID.fullmatch(text) and extension(text) not in EXTENSIONS:
         yield Found(text, origin="hub")
     else:
@@ -93,6 +93,19 @@ def _find(text: str, input_format: str) -> Iterator[Found]:
             else f"{text}: no such file or folder; expected a path, a pattern, a URL, a hub id (owner/name), or - for "
             "standard input"
         )
+
+
+def _matching(pattern: str, input_format: str, written: str | None) -> Iterator[Found]:
+    """The files, and those of the folders, that match a pattern of this machine."""
+    matched = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - Path.glob wants a relative pattern
+    if not matched:
+        raise _no_match(pattern)
+    for match in matched:
+        path = Path(match)
+        if not path.is_dir():
+            yield Found(match, match)
+        elif not _lies_in(match, written):  # an output folder that is still empty would be no input at all
+            yield from _in_folder(LocalFolder(path), input_format)
 
 
 def _remote(url: str, input_format: str) -> Iterator[Found]:

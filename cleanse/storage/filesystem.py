@@ -8,6 +8,7 @@ for them: environment variables, configuration files, and the parameters of the 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import tempfile
 from functools import lru_cache
@@ -83,7 +84,8 @@ def output(name: str) -> tuple[Path, str | None]:
     if not root + path:
         raise UsageError(f"{name}: names no place: expected protocol://place/path")
     url = f"{protocol}://{root}{path}{parameters}"
-    return Path(tempfile.gettempdir()) / f"cleanse-{hashlib.sha256(url.encode()).hexdigest()[:16]}", url
+    name = f"cleanse-{os.getuid()}-{hashlib.sha256(url.encode()).hexdigest()[:16]}"  # users share the temporary folder
+    return Path(tempfile.gettempdir()) / name, url
 
 
 def opened(url: str) -> tuple[fs.FileSystem, str]:

@@ -35,6 +35,7 @@ def run_stored(task: StoredTask, report: Report) -> Any:
     """Runs the function on copies of its files and sends what it commits."""
     scratch = Path(tempfile.gettempdir()) / f"{task.scratch}-{os.getpid()}"
     remote = Remote(task.url, scratch)
+    scratch.mkdir(mode=0o700, exist_ok=True)  # records are nobody else's business
     try:
         for name in task.reads:
             remote.pull(scratch / name)

@@ -62,6 +62,13 @@ def test_what_the_scan_itself_has_written_is_no_input(
         plan(["out/clean"], ReadOptions(), Path("out/.cleanse/spool"), "out")
 
 
+def test_a_pattern_that_matches_the_new_output_folder(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", '{"a": 1}')
+    (tmp_path / "out" / ".cleanse").mkdir(parents=True)
+    found = plan([f"{tmp_path}/*"], ReadOptions(), tmp_path / "out/.cleanse/spool", str(tmp_path / "out"))
+    assert [source.name for source in found.sources] == [f"{tmp_path}/a.jsonl"]
+
+
 def test_a_file_whose_name_looks_like_a_pattern(tmp_path: Path) -> None:
     path = write(tmp_path / "a[1].jsonl", '{"a": 1}')
     assert len(planned(tmp_path, path).sources) == 1

@@ -150,6 +150,18 @@ def test_an_endpoint_in_the_url_is_enough(data: Path, s3: Bucket, monkeypatch: p
     assert len(result.findings()) == result.n_findings
 
 
+def test_copies_are_nobody_elses(data: Path, tmp_path: Path, s3: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    asked = config(data, f"{s3.url}/out")
+    with RunState(asked.out, {}, asked.url):
+        assert asked.out.stat().st_mode & 0o777 == 0o700
+    (tmp_path / "elsewhere").mkdir()
+    asked.out.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(CleanseError, match="it belongs to someone else; set TMPDIR"):
+        scan(asked)
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
 class _Breaks:
     """A witness after which the main process cannot go on."""
 
