@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import pyarrow as pa
+
 from cleanse import assembly, inputs, inspection, splitting
 from cleanse.atomic import read_json, write_json
 from cleanse.config import ScanConfig
@@ -74,6 +76,7 @@ def scan(config: ScanConfig, progress: Progress | None = None, evidence: Sequenc
                 run.split(engine, corpus, found)
         with run.stage("assemble"):
             assembly.assemble(state, run.units, corpus, config)
+            pa.default_memory_pool().release_unused()  # else it stays with this process while the page is made
         accounts = {stage.name: stage.account(state) for stage in stages}
         result = summarise(
             state, run.plan, run.units, run.formats, corpus, actions=run.actions, seconds=run.seconds, evidence=accounts

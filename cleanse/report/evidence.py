@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +27,24 @@ def findings_of(path: Path, keys: Collection[Key]) -> dict[Key, list[dict[str, A
 
 def findings_of_files(path: Path, most: int) -> list[dict[str, Any]]:
     """What was found about whole files (row -1), up to a number."""
-    table = pq.read_table(path, filters=[("row", "<", 0)])
-    found: list[dict[str, Any]] = table.slice(0, most).to_pylist()
-    return found
+    return _first(path, "row", lambda rows: pc.less(rows, 0), most)
 
 
 def findings_by_rule(path: Path, rule: str, most: int) -> list[dict[str, Any]]:
     """The first findings of one rule."""
-    table = pq.read_table(path, filters=[("rule", "=", rule)])
-    found: list[dict[str, Any]] = table.slice(0, most).to_pylist()
+    return _first(path, "rule", lambda rules: pc.equal(rules, rule), most)
+
+
+def _first(path: Path, column: str, wanted: Callable[[Any], Any], most: int) -> list[dict[str, Any]]:
+    """The first findings for which a column is as wanted. Holds one row group, and reads it only where one is."""
+    found: list[dict[str, Any]] = []
+    with pq.ParquetFile(path) as file:
+        for group in range(file.num_row_groups):
+            mask = wanted(file.read_row_group(group, [column]).column(0))
+            if pc.any(mask).as_py():
+                found += file.read_row_group(group).filter(mask).slice(0, most - len(found)).to_pylist()
+            if len(found) == most:
+                break
     return found
 
 
