@@ -39,6 +39,7 @@ def assemble(state: RunState, units: Sequence[Unit], corpus: Corpus, config: Sca
     def parts(suffix: str) -> list[Path]:
         return [state.path(splitting.STAGE, unit.index, suffix) for unit in units]
 
+    hashes = [read_json(path) for path in files.each(state.path(SHA256, i, ".json") for i in range(n_sources))]
     emitted = [_emitted(path) for path in files.each(parts(".json"))]
     if not files.has(out / "findings.parquet"):
         concatenate_parquet(files.each(parts(FINDINGS)), FINDINGS_SCHEMA, out / "findings.parquet")
@@ -56,7 +57,7 @@ def assemble(state: RunState, units: Sequence[Unit], corpus: Corpus, config: Sca
     ):
         if not files.has(out / name / STATE):  # else the parts are moved, or gone
             made = [Part(path, rows[name]) for path, rows in zip(parts(suffix), emitted, strict=True)]
-            fingerprint = _fingerprint(state, n_sources, name)
+            fingerprint = _fingerprint(state, hashes, name)
             assemble_dataset(made, schema, out / name, state.folder / "assembly" / name, fingerprint, files)
     if "parquet" in config.emit and not files.has(out / "clean.parquet"):
         written = [out / "clean" / name for name in names(sum(rows["clean"] > 0 for rows in emitted))]
@@ -69,9 +70,7 @@ def _emitted(path: Path) -> Mapping[str, int]:
     return SplitFacts.from_json(read_json(path)).emitted
 
 
-def _fingerprint(state: RunState, n_sources: int, name: str) -> str:
+def _fingerprint(state: RunState, hashes: Sequence[str], name: str) -> str:
     """Identifies the content: the inputs' bytes and all that decided what became of them."""
-    paths = (state.path(SHA256, source, ".json") for source in range(n_sources))
-    hashes = [read_json(path) for path in state.files.each(paths)]
     text = orjson.dumps([name, hashes, state.identity], option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(text).hexdigest()[:16]

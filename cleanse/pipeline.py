@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from cleanse import assembly, inputs, inspection, splitting
-from cleanse.atomic import read_json, write_json
+from cleanse.atomic import read_json
 from cleanse.config import ScanConfig
 from cleanse.engines.choosing import engine_of
 from cleanse.engines.job import Engine
@@ -174,9 +174,7 @@ class _Run:
             if broken:
                 raise NoRecordsError(f"no records in {names}: it cannot be read: {broken[0].detail}")
             raise NoRecordsError(f"no records in {names}: the input is empty" + " or blank" * (corpus.n_blank > 0))
-        types = self.state.folder / splitting.TYPES
-        write_json(types, corpus.types.to_json())
-        self.state.files.send(types)
+        self.state.remember(splitting.TYPES, corpus.types.to_json())
         return corpus
 
     def split(self, engine: Engine, corpus: Corpus, evidence: list[str]) -> None:

@@ -99,7 +99,7 @@ class RunState:
         path = self.folder / "run.json"
         if not path.exists():
             self._run = {"identity": identity, "inputs": None, "finished": False}
-            self._remember()
+            self.remember("run.json", self._run)
             return self._run
         run = read_json(path)
         changed = differences(run["identity"], identity)
@@ -111,9 +111,18 @@ class RunState:
             )
         return dict(run)
 
-    def _remember(self) -> None:
-        write_json(self.folder / "run.json", self._run)
-        self.files.send(self.folder / "run.json")
+    def remember(self, name: str, value: Mapping[str, Any]) -> None:
+        """Commits ``value`` as JSON under this name in the run's own folder."""
+        write_json(self.folder / name, value)
+        self.files.send(self.folder / name)
+
+    def known(self, name: str) -> dict[str, Any] | None:
+        """What was committed under this name; None where nothing was."""
+        path = self.folder / name
+        if not self.files.has(path):
+            return None
+        self.files.fetch(path)
+        return dict(read_json(path))
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -149,7 +158,7 @@ class RunState:
         pinned = self._run["inputs"]
         if pinned is None:
             self._run["inputs"] = inputs
-            self._remember()
+            self.remember("run.json", self._run)
             return
         if pinned == inputs:
             return
@@ -182,7 +191,7 @@ class RunState:
     def finish(self) -> None:
         """Marks the run as done and removes what was only needed on the way."""
         self._run["finished"] = True
-        self._remember()
+        self.remember("run.json", self._run)
         self.tidy()
 
     def tidy(self) -> None:

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from cleanse.errors import CleanseError
+from cleanse.evidence import Between
+from cleanse.state import RunState
 from cleanse.storage import filesystem
 
 _ACCESS = {
@@ -51,6 +54,18 @@ class Bucket:
     def delete(self, *keys: str) -> None:
         for key in keys:
             self.client.delete_object(Bucket=self.name, Key=key)
+
+
+class LostDriver:
+    """A witness after which the main process cannot go on."""
+
+    name = "breaks"
+
+    def gather(self, between: Between) -> None:
+        raise CleanseError("the driver is lost")
+
+    def account(self, state: RunState) -> None:
+        return None
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cleanse.atomic import committed, read_json, write_json
+from cleanse.atomic import committed, write_json
 from cleanse.corpus import merging, questions, telling
 from cleanse.corpus.collect import Collector
 from cleanse.corpus.evidence import CorpusEvidence
@@ -151,11 +151,7 @@ class CorpusStage:
 
     def account(self, state: RunState) -> dict[str, Any] | None:
         """What summary.json says about the stage; None before it has run."""
-        path = state.folder / ACCOUNT
-        if not state.files.has(path):
-            return None
-        state.files.fetch(path)
-        return dict(read_json(path))
+        return state.known(ACCOUNT)
 
 
 def account(evidence: CorpusEvidence, table: pa.Table) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cleanse import findings
-from cleanse.atomic import committed, read_json, write_json
+from cleanse.atomic import committed
 from cleanse.config import ScanConfig
 from cleanse.evidence import Between, run_all
 from cleanse.facts import Corpus
@@ -61,11 +60,7 @@ class ProbeStage:
 
     def account(self, state: RunState) -> dict[str, Any] | None:
         """What summary.json says about the probe; None before it has run."""
-        path = state.folder / ACCOUNT
-        if not state.files.has(path):
-            return None
-        state.files.fetch(path)
-        return dict(read_json(path))
+        return state.known(ACCOUNT)
 
     def _everything(self, corpus: Corpus) -> bool:
         if self._settings.scope == "auto":
@@ -76,7 +71,7 @@ class ProbeStage:
         for unit in between.units:
             _commit_findings(between.state, unit, [])
         account = {"probed": 0, "suspects": 0, "controls": 0, "convicted": 0, "notes": ["nothing suspects any record"]}
-        _commit_account(between.state, account)
+        between.state.remember(ACCOUNT, account)
 
     def _sample(self, between: Between, share: float) -> None:
         run_all(
@@ -149,12 +144,7 @@ class ProbeStage:
             "median_safe_loss_scale": half.median_safe_scale if half and half.median_safe_scale > 0 else None,
             "notes": [*judgement.notes, *(half.notes if half else ())],
         }
-        _commit_account(state, account)
-
-
-def _commit_account(state: RunState, account: Mapping[str, Any]) -> None:
-    write_json(state.folder / ACCOUNT, account)
-    state.files.send(state.folder / ACCOUNT)
+        state.remember(ACCOUNT, account)
 
 
 def _commit_findings(state: RunState, unit: Unit, found: list[tuple[int, Any]]) -> None:

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from storage_server import Bucket
+from storage_server import Bucket, LostDriver
 
 from cleanse.config import ScanConfig
 from cleanse.errors import CleanseError
-from cleanse.evidence import Between
 from cleanse.pipeline import scan
 from cleanse.sources import ReadOptions
 from cleanse.storage.filesystem import output
@@ -30,16 +29,6 @@ def nodes(s3: Bucket) -> Iterator[Any]:
         yield made
 
 
-class _Breaks:
-    name = "breaks"
-
-    def gather(self, between: Between) -> None:
-        raise CleanseError("the driver is lost")
-
-    def account(self, state: object) -> None:
-        return None
-
-
 def test_from_a_bucket_to_a_bucket(s3: Bucket, nodes: Any, tmp_path: Path) -> None:
     lines = sample(300).splitlines(keepends=True)
     s3.put("raw/a.jsonl", b"".join(lines[:200]))
@@ -53,7 +42,7 @@ def test_from_a_bucket_to_a_bucket(s3: Bucket, nodes: Any, tmp_path: Path) -> No
     scan(config(str(tmp_path / "out"), workers=1))
     asked = config(f"{s3.url}/out", engine="ray", address=nodes.address)
     with pytest.raises(CleanseError, match="the driver is lost"):
-        scan(asked, evidence=[_Breaks()])
+        scan(asked, evidence=[LostDriver()])
     assert len(s3.keys("out/.cleanse/inspect/")) > 8, "what the nodes did is in the store"
     result = scan(asked)
     assert result.read == len(result.load_clean()) + result.quarantined

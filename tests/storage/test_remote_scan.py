@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from storage_server import Bucket
+from storage_server import Bucket, LostDriver
 
 import cleanse
 from cleanse.config import ScanConfig
@@ -162,23 +162,11 @@ def test_copies_are_nobody_elses(data: Path, tmp_path: Path, s3: Bucket, monkeyp
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
-class _Breaks:
-    """A witness after which the main process cannot go on."""
-
-    name = "breaks"
-
-    def gather(self, between: Between) -> None:
-        raise CleanseError("the driver is lost")
-
-    def account(self, state: RunState) -> None:
-        return None
-
-
 def test_another_machine_goes_on(data: Path, tmp_path: Path, s3: Bucket) -> None:
     expected = here(config(data, str(tmp_path / "out")))
     asked = config(data, f"{s3.url}/out")
     with pytest.raises(CleanseError, match="the driver is lost"):
-        scan(asked, evidence=[_Breaks()])
+        scan(asked, evidence=[LostDriver()])
     assert not asked.out.exists(), "whatever goes on has only what lies in the bucket"
     inspected = {key for key in s3.keys("out/.cleanse/inspect/") if key.endswith(".json")}
     assert len(inspected) > 3
@@ -187,7 +175,7 @@ def test_another_machine_goes_on(data: Path, tmp_path: Path, s3: Bucket) -> None
     changed = s3.client.head_object(Bucket=s3.name, Key=marked)["ETag"], _modified(s3, marked)
     times = []
 
-    class _Looks(_Breaks):
+    class _Looks(LostDriver):
         def gather(self, between: Between) -> None:
             times.append((s3.client.head_object(Bucket=s3.name, Key=marked)["ETag"], _modified(s3, marked)))
             raise CleanseError("the driver is lost again")
@@ -202,7 +190,7 @@ def test_another_machine_goes_on(data: Path, tmp_path: Path, s3: Bucket) -> None
 def test_standard_input_is_read_once_whatever_the_next_machine_calls_its_folders(
     data: Path, tmp_path: Path, s3: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for machine, piped, evidence in (("a", data.read_bytes(), [_Breaks()]), ("b", b"", []), ("c", b"", [])):
+    for machine, piped, evidence in (("a", data.read_bytes(), [LostDriver()]), ("b", b"", []), ("c", b"", [])):
         (tmp_path / machine).mkdir()
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / machine))
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped)))
